@@ -1,0 +1,193 @@
+package engine
+
+import (
+	"bytes"
+	"io"
+)
+
+// MaxEvent is the longest event that is parsed, in bytes. The first chunk of a long context holds all of its prompt ids
+// and an argument delta can be megabytes (BC26), so it is far above what engines send.
+const MaxEvent = 64 << 20
+
+// keepBuffer is the size above which a reader gives its buffer back after a large event.
+const keepBuffer = 256 << 10
+
+// Event is one server-sent event.
+type Event struct {
+	// Raw is the event as it came, with the blank line that ends it.
+	Raw []byte
+	// Name is the event field, Data the data lines joined by newlines. Both are empty for comments and for pieces.
+	Name, Data []byte
+	// Piece says that this is a part of an event longer than MaxEvent: to be passed on, not to be parsed.
+	Piece bool
+}
+
+// Comment says that the event carries neither name nor data: a keepalive.
+func (e *Event) Comment() bool { return !e.Piece && len(e.Data) == 0 && len(e.Name) == 0 }
+
+// EventReader splits a byte stream into server-sent events (WHATWG HTML 9.2: lines end in LF, CR or CRLF), whatever
+// the size of the reads. The bytes of all events together are the bytes of the stream.
+type EventReader struct {
+	r   io.Reader
+	buf []byte // buf[start:] is what has been read and not returned
+	// start is where the current event begins, line where its current line does, look up to where that line has been
+	// searched for its end.
+	start, line, look int
+	err               error
+	max               int
+	inPiece           bool
+	midLine           bool   // the current line's beginning was passed on as a piece
+	joined            []byte // data of several lines
+	idle              int    // reads in a row that gave nothing
+}
+
+// NewEventReader returns a reader of r's events, seeded with bytes that were already read.
+func NewEventReader(r io.Reader, seed []byte) *EventReader {
+	return &EventReader{r: r, buf: append(make([]byte, 0, max(4096, 2*len(seed))), seed...), max: MaxEvent}
+}
+
+// Next returns the next event. Its slices are valid until the following call. At the end of the stream it returns what
+// is left, if anything, as a last event, and then the reader's error (io.EOF at a clean end).
+func (e *EventReader) Next() (Event, error) {
+	for {
+		if end, ok := e.findEnd(); ok {
+			return e.take(end), nil
+		}
+		if len(e.buf)-e.start > e.max {
+			ev := Event{Raw: e.buf[e.start:e.line], Piece: true}
+			if e.line == e.start { // one endless line: pass on all but the byte that may begin its end
+				ev.Raw = e.buf[e.start:e.look]
+				e.line, e.midLine = e.look, true
+			}
+			e.start = e.line
+			e.inPiece = true
+			return ev, nil
+		}
+		if e.err != nil {
+			if e.start < len(e.buf) {
+				return e.take(len(e.buf)), nil
+			}
+			return Event{}, e.err
+		}
+		e.fill()
+	}
+}
+
+// findEnd looks for the blank line that ends the current event.
+func (e *EventReader) findEnd() (end int, ok bool) {
+	for {
+		rest := e.buf[e.look:]
+		i := lineEnd(rest)
+		if i < 0 {
+			e.look = len(e.buf)
+			return 0, false
+		}
+		stop := e.look + i + 1
+		if rest[i] == '\r' {
+			switch {
+			case stop < len(e.buf) && e.buf[stop] == '\n':
+				stop++
+			case stop == len(e.buf) && e.err == nil:
+				e.look += i // the LF of a CRLF may be the next byte
+				return 0, false
+			}
+		}
+		blank := e.look+i == e.line && !e.midLine
+		e.line, e.look, e.midLine = stop, stop, false
+		if blank {
+			return stop, true
+		}
+	}
+}
+
+// lineEnd returns the index of the first CR or LF of b, -1 for none.
+func lineEnd(b []byte) int {
+	i := bytes.IndexByte(b, '\n')
+	if i >= 0 {
+		b = b[:i]
+	}
+	if cr := bytes.IndexByte(b, '\r'); cr >= 0 {
+		return cr
+	}
+	return i
+}
+
+// take returns the event that ends at end and moves past it.
+func (e *EventReader) take(end int) Event {
+	ev := Event{Raw: e.buf[e.start:end], Piece: e.inPiece}
+	if !e.inPiece {
+		ev.Name, ev.Data = e.fields(ev.Raw)
+	}
+	e.inPiece = false
+	e.start, e.line, e.look = end, end, end
+	return ev
+}
+
+// fields reads the event's lines.
+func (e *EventReader) fields(raw []byte) (name, data []byte) {
+	e.joined = e.joined[:0]
+	lines := 0
+	for len(raw) > 0 {
+		line := raw
+		if i := lineEnd(raw); i >= 0 {
+			line, raw = raw[:i], raw[i+1:]
+		} else {
+			raw = nil
+		}
+		field, value, found := bytes.Cut(line, []byte{':'})
+		if !found {
+			continue
+		}
+		value = bytes.TrimPrefix(value, []byte{' '})
+		switch string(bytes.TrimPrefix(field, []byte("\ufeff"))) {
+		case "data":
+			switch lines {
+			case 0:
+				data = value
+			case 1:
+				e.joined = append(append(append(e.joined, data...), '\n'), value...)
+			default:
+				e.joined = append(append(e.joined, '\n'), value...)
+			}
+			lines++
+		case "event":
+			name = value
+		}
+	}
+	if lines > 1 {
+		data = e.joined
+	}
+	return name, data
+}
+
+// fill reads once more, making room first.
+func (e *EventReader) fill() {
+	if e.start == len(e.buf) && cap(e.buf) > keepBuffer {
+		e.buf = make([]byte, 0, 4096)
+		e.start, e.line, e.look = 0, 0, 0
+	}
+	if e.start > 0 && (e.start == len(e.buf) || cap(e.buf)-len(e.buf) < 1024) {
+		n := copy(e.buf, e.buf[e.start:])
+		e.line -= e.start
+		e.look -= e.start
+		e.buf, e.start = e.buf[:n], 0
+	}
+	if cap(e.buf)-len(e.buf) < 1024 {
+		e.buf = append(make([]byte, 0, 2*cap(e.buf)+4096), e.buf...)
+	}
+	n, err := e.r.Read(e.buf[len(e.buf):cap(e.buf)])
+	e.buf = e.buf[:len(e.buf)+n]
+	switch {
+	case err != nil:
+		e.err = err
+	case n > 0:
+		e.idle = 0
+	default:
+		if e.idle++; e.idle > 100 {
+			e.err = io.ErrNoProgress
+		}
+	}
+}
+
+// Resume forgets a read error, so that reading can go on after a deadline that was only a wake-up.
+func (e *EventReader) Resume() { e.err = nil }
