@@ -188,6 +188,3 @@ func (e *EventReader) fill() {
 		}
 	}
 }
-
-// Resume forgets a read error, so that reading can go on after a deadline that was only a wake-up.
-func (e *EventReader) Resume() { e.err = nil }

@@ -1,0 +1,278 @@
+package engine
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// maxIdle is how long an upstream connection may lie unused before it is not trusted any more. Engines' servers close
+// theirs after five seconds (WIRE 1 and 3).
+const maxIdle = 4 * time.Second
+
+// maxIdleConns bounds the unused connections kept to one engine.
+const maxIdleConns = 1024
+
+// ErrNotSent wraps the errors of a call that never reached the engine, so that it may be sent again.
+var ErrNotSent = errors.New("not sent")
+
+// pool keeps blocking HTTP/1.1 connections to one origin. A call owns its connection from the request to the end of the
+// answer: no goroutine stands between the socket and the reader, which halves the added latency of a call against
+// net/http's transport.
+type pool struct {
+	address string
+	tls     *tls.Config // nil for plain HTTP
+	dialer  net.Dialer
+
+	mu   sync.Mutex
+	idle []*conn // most recently used last
+}
+
+func newPool(u *url.URL) *pool {
+	p := &pool{address: u.Host, dialer: net.Dialer{Timeout: 10 * time.Second}}
+	port := "80"
+	if u.Scheme == "https" {
+		port = "443"
+		p.tls = &tls.Config{ServerName: u.Hostname(), NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12}
+	}
+	if u.Port() == "" {
+		p.address = net.JoinHostPort(u.Hostname(), port)
+	}
+	return p
+}
+
+// conn is one upstream connection.
+type conn struct {
+	net.Conn
+	tcp     *net.TCPConn
+	br      *bufio.Reader
+	idledAt time.Time
+
+	// interrupted is set by any goroutine that wants the owner to stop waiting; see interrupt.
+	interrupted atomic.Bool
+}
+
+// get returns a connection that was open a moment ago, or a new one.
+func (p *pool) get(ctx context.Context) (*conn, error) {
+	now := time.Now()
+	for {
+		p.mu.Lock()
+		n := len(p.idle)
+		if n == 0 {
+			p.mu.Unlock()
+			return p.dial(ctx)
+		}
+		c := p.idle[n-1]
+		p.idle[n-1] = nil
+		p.idle = p.idle[:n-1]
+		p.mu.Unlock()
+		if now.Sub(c.idledAt) < maxIdle && c.alive() {
+			return c, nil
+		}
+		c.Close()
+	}
+}
+
+// put gives a connection back whose answer was read to its end.
+func (p *pool) put(c *conn) {
+	now := time.Now()
+	c.idledAt = now
+	if c.interrupted.Load() || c.br.Buffered() > 0 || c.SetDeadline(time.Time{}) != nil {
+		c.Close()
+		return
+	}
+	var stale []*conn
+	p.mu.Lock()
+	for len(p.idle) > 0 && (now.Sub(p.idle[0].idledAt) > maxIdle || len(p.idle) >= maxIdleConns) {
+		stale = append(stale, p.idle[0])
+		p.idle = p.idle[1:]
+	}
+	p.idle = append(p.idle, c)
+	p.mu.Unlock()
+	for _, s := range stale {
+		s.Close()
+	}
+}
+
+// close closes the unused connections.
+func (p *pool) close() {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle = nil
+	p.mu.Unlock()
+	for _, c := range idle {
+		c.Close()
+	}
+}
+
+func (p *pool) dial(ctx context.Context) (*conn, error) {
+	nc, err := p.dialer.DialContext(ctx, "tcp", p.address)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
+	}
+	c := &conn{Conn: nc, tcp: nc.(*net.TCPConn)}
+	if p.tls != nil {
+		secure := tls.Client(nc, p.tls)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			nc.Close()
+			return nil, fmt.Errorf("%w: TLS handshake: %w", ErrNotSent, err)
+		}
+		c.Conn = secure
+	}
+	c.br = bufio.NewReaderSize(c, 16<<10)
+	return c, nil
+}
+
+// alive looks, without waiting, whether the engine closed the connection or sent something unasked. It narrows the
+// window in which a request meets a closing connection to microseconds: what may have been processed is never sent twice.
+func (c *conn) alive() bool {
+	raw, err := c.tcp.SyscallConn()
+	if err != nil {
+		return false
+	}
+	ok := false
+	err = raw.Read(func(fd uintptr) bool {
+		var b [1]byte
+		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		ok = n < 0 && (err == syscall.EAGAIN || err == syscall.EWOULDBLOCK)
+		return true
+	})
+	return err == nil && ok
+}
+
+// interrupt wakes the owner out of its read or write, which then fails with a deadline error. It may be called by any
+// goroutine, any number of times.
+func (c *conn) interrupt() {
+	c.interrupted.Store(true)
+	c.SetDeadline(time.Unix(1, 0))
+}
+
+// expect gives the next read until d from now.
+func (c *conn) expect(d time.Duration) error {
+	if err := c.SetReadDeadline(time.Now().Add(d)); err != nil {
+		return err
+	}
+	if c.interrupted.Load() { // the deadline just set may have overwritten interrupt's
+		return c.SetDeadline(time.Unix(1, 0))
+	}
+	return nil
+}
+
+// Timeouts are the idle limits of a call; there is no absolute one (SPEC 3).
+type Timeouts struct {
+	FirstByte time.Duration // from the request to the first byte of the answer
+	Idle      time.Duration // between two bytes
+}
+
+// Response is an engine's answer. Its body must be closed.
+type Response struct {
+	Status int
+	Header http.Header
+	Body   *Body
+}
+
+// Body reads an answer's bytes, transfer encoding removed.
+type Body struct {
+	conn   *conn
+	pool   *pool
+	r      io.ReadCloser
+	idle   time.Duration
+	keep   bool // the engine keeps the connection open
+	ended  bool
+	closed bool
+	stop   func() bool // ends the watch on the caller's context
+}
+
+// Read reads within the idle limit. It fails at once when the context of the round trip is done.
+func (b *Body) Read(p []byte) (int, error) {
+	if b.conn.br.Buffered() == 0 {
+		if err := b.conn.expect(b.idle); err != nil {
+			return 0, err
+		}
+	}
+	n, err := b.r.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.ended = true
+	}
+	return n, err
+}
+
+// Close gives the connection back when the body was read to its end, and closes it otherwise, which aborts the call at
+// the engine.
+func (b *Body) Close() {
+	if b.closed {
+		return
+	}
+	b.closed = true
+	if b.stop != nil {
+		b.stop()
+	}
+	if b.ended && b.keep {
+		b.pool.put(b.conn)
+		return
+	}
+	b.conn.Close()
+}
+
+// roundTrip sends one request, head (request line and headers, with the empty line) and body, and reads the answer's
+// head. ctx aborts it, and later the reading of the body, by interrupting the connection. An error that wraps ErrNotSent
+// means that the engine cannot have seen the request.
+func (p *pool) roundTrip(ctx context.Context, method string, head, body []byte, t Timeouts) (*Response, error) {
+	c, err := p.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, c.interrupt)
+	fail := func(err error) (*Response, error) {
+		stop()
+		c.Close()
+		return nil, err
+	}
+	if err := c.SetWriteDeadline(time.Now().Add(t.Idle)); err != nil {
+		return fail(err)
+	}
+	if c.interrupted.Load() {
+		return fail(context.Cause(ctx))
+	}
+	buffers := net.Buffers{head, body}
+	if n, err := buffers.WriteTo(c.Conn); err != nil {
+		if n == 0 {
+			err = fmt.Errorf("%w: %w", ErrNotSent, err)
+		}
+		return fail(err)
+	}
+	if err := c.expect(t.FirstByte); err != nil {
+		return fail(err)
+	}
+	resp, err := http.ReadResponse(c.br, &http.Request{Method: method})
+	for err == nil && resp.StatusCode >= 100 && resp.StatusCode < 200 && resp.StatusCode != http.StatusSwitchingProtocols {
+		resp, err = http.ReadResponse(c.br, &http.Request{Method: method})
+	}
+	if err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = fmt.Errorf("the engine closed the connection without an answer: %w", err)
+		}
+		return fail(err)
+	}
+	return &Response{
+		Status: resp.StatusCode,
+		Header: resp.Header,
+		Body:   &Body{conn: c, pool: p, r: resp.Body, idle: t.Idle, keep: !resp.Close, stop: stop},
+	}, nil
+}
+
+// IsTimeout reports whether err is a passed idle limit (or an interrupt).
+func IsTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
