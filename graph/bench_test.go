@@ -1,0 +1,50 @@
+package graph
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+)
+
+// growing makes one conversation of n turns that grows to the given number of tokens; step says whether every turn
+// extends the one before, or all are roots.
+func growing(n, tokens int, extend bool) []Turn {
+	all := make([]int32, tokens+64)
+	for i := range all {
+		all[i] = int32(i*7919%150000 + 1)
+	}
+	turns := make([]Turn, n)
+	for i := range turns {
+		end := 1 + (i+1)*tokens/n
+		prompt := append([]int32(nil), all[:end-64]...)
+		if !extend {
+			prompt[0] = int32(i)
+		}
+		turns[i] = sampled(fmt.Sprint("t", i), i, prompt, all[end-64:end])
+		turns[i].Request = []json.RawMessage{say("user", "q")}
+	}
+	return turns
+}
+
+func BenchmarkLink(b *testing.B) {
+	for _, n := range []int{200, 2000} {
+		for _, extend := range []bool{true, false} {
+			turns := growing(n, 128_000, extend)
+			b.Run(fmt.Sprintf("turns=%d/extend=%v", n, extend), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					Link(turns)
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkSequences(b *testing.B) {
+	g := Link(growing(200, 128_000, true))
+	b.ReportAllocs()
+	for b.Loop() {
+		rows := g.Sequences()
+		Share(rows, func(int) bool { return true }, true)
+	}
+}
