@@ -195,7 +195,9 @@ type Remark struct {
 //
 // A Call is immutable once appended. Slices may share memory with other calls; nobody writes to them.
 type Call struct {
-	Session   string  `json:"session"`
+	Session string `json:"session"`
+	// Instance is the session's Instance, so that a call of a deleted session never lands in a later one of the same id.
+	Instance  string  `json:"instance,omitempty"`
 	Number    int     `json:"number"` // from 1, in the order in which the session's requests were accepted
 	Dialect   Dialect `json:"dialect"`
 	Stream    bool    `json:"stream"`
