@@ -119,7 +119,8 @@ func (e *Engine) faultOf(req *Request) (Fault, error) {
 	text, marked := req.Header.Get("X-Fake-Fault"), false
 	if text == "" {
 		if _, after, ok := strings.Cut(req.LastUser(), "[[fault:"); ok {
-			text, _, marked = strings.Cut(after, "]]")
+			text, _, _ = strings.Cut(after, "]]")
+			marked = true
 		}
 	}
 	if text == "" && !marked {

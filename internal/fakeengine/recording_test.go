@@ -341,8 +341,14 @@ func TestStreamEqualsWhole(t *testing.T) {
 
 const bashTool = `{"type":"function","function":{"name":"bash","description":"Run","parameters":{"type":"object","properties":{"command":{"type":"string"}},"required":["command"]}}}`
 
+// tester is what helpers need of a test, be it rapid's.
+type tester interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
 // post sends a chat call and returns the body of its 200.
-func post(t testing.TB, e *Engine, body []byte) string {
+func post(t tester, e *Engine, body []byte) string {
 	t.Helper()
 	req := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", bytes.NewReader(body))
 	req.Header.Set("Content-Type", "application/json")
