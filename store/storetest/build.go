@@ -51,7 +51,7 @@ func Call(s *record.Session, number int) *record.Call {
 			Message: json.RawMessage(`{"role":"assistant","content":"done"}`),
 		}},
 	}
-	c.Body, c.Cuts = body(c.Messages)
+	c.Body, c.Cuts = Body(c.Messages)
 	seed := uint32(number)*7919 + uint32(len(s.ID))
 	for _, b := range []byte(s.ID) {
 		seed = seed*31 + uint32(b)
@@ -70,8 +70,8 @@ func Call(s *record.Session, number int) *record.Call {
 	return c
 }
 
-// body builds a chat request around messages, which become parts of its memory, as in a request that was read.
-func body(messages []json.RawMessage) ([]byte, []int) {
+// Body builds a chat request around messages, which become parts of its memory, as in a request that was read.
+func Body(messages []json.RawMessage) ([]byte, []int) {
 	b := []byte(`{"model":"m","messages":[`)
 	cuts := []int{}
 	for i, m := range messages {

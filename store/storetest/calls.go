@@ -91,7 +91,7 @@ func testConversation(t *testing.T, s store.Store) {
 		}
 		c := Call(session, n)
 		c.Messages = append([]json.RawMessage{}, messages...)
-		c.Body, c.Cuts = body(c.Messages)
+		c.Body, c.Cuts = Body(c.Messages)
 		c.Choices[0].PromptIDs = append([]int32{}, prompt...)
 		if n == 25 {
 			second := c.Choices[0]
@@ -116,7 +116,7 @@ func testSamePieceManyPlaces(t *testing.T, s store.Store) {
 		c := Call(session, n)
 		c.Messages = []json.RawMessage{piece, piece, piece}
 		c.Tools = []json.RawMessage{piece, piece}
-		c.Body, c.Cuts = body([]json.RawMessage{piece, piece})
+		c.Body, c.Cuts = Body([]json.RawMessage{piece, piece})
 		c.Choices[0].Message = piece
 		calls = append(calls, c)
 	}
