@@ -15,14 +15,13 @@ const maxChoices = 1024
 // Strip says what to take out of an answer on its way to the harness because only we asked for it, and how the model is
 // called there. The zero value changes nothing.
 type Strip struct {
-	TokenIDs bool // token_ids, prompt_token_ids
-	Logprobs bool // logprobs become null
-	Usage    bool // usage of a stream
+	TokenIDs  bool // token_ids, prompt_token_ids
+	Logprobs  bool // logprobs become null
+	Reasoning bool // reasoning, of a harness that wants none
+	Usage     bool // usage of a stream
 	// Model, when not empty, is the JSON string that replaces the served model's name.
 	Model []byte
 }
-
-func (s *Strip) none() bool { return !s.TokenIDs && !s.Logprobs && !s.Usage && len(s.Model) == 0 }
 
 // Answer collects what an engine's answer says, from a whole body or from chunks, in the wire of chat completions or of
 // completions. Ids and logprobs are two streams per choice, joined by position only at the end (BC02); nothing is padded,

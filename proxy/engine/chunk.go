@@ -134,9 +134,11 @@ func (p *pass) choice() {
 		case "index":
 			cur.Skip()
 		case "delta", "message":
-			members, said := c.message.read(cur)
+			p.out = eraser.Keep(p.out, o.KeyStart)
+			members, said := c.message.read(p)
 			p.useful = p.useful || members
 			c.started = c.started || said
+			continue
 		case "text":
 			said := c.message.readText(cur)
 			p.useful = p.useful || said

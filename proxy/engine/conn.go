@@ -207,6 +207,12 @@ func (b *Body) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Hurry makes d the idle limit from now on.
+func (b *Body) Hurry(d time.Duration) { b.idle = d }
+
+// Closed says whether Close was called.
+func (b *Body) Closed() bool { return b.closed }
+
 // Close gives the connection back when the body was read to its end, and closes it otherwise, which aborts the call at
 // the engine.
 func (b *Body) Close() {

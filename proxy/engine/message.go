@@ -36,12 +36,21 @@ type member struct {
 	value []byte
 }
 
-// read reads a message or a delta. members says whether the object had any, said whether one of them was text or a call.
-func (m *message) read(cur *jsonscan.Cursor) (members, said bool) {
+// read reads a message or a delta. members says whether the object has any that stay, said whether one of them was text
+// or a call.
+func (m *message) read(p *pass) (members, said bool) {
 	m.any = true
 	before := len(m.content) + len(m.reasoning) + len(m.refusal)
+	cur, eraser := &p.cur, jsonscan.NewEraser()
 	for o := cur.Object(); o.Next(); {
+		if p.strip.Reasoning && (string(o.Key) == "reasoning" || string(o.Key) == "reasoning_content") && cur.Peek() != 'n' {
+			cur.Skip()
+			p.removed = true
+			p.out = eraser.Drop(p.out, o.Comma, o.KeyStart, cur.Pos())
+			continue
+		}
 		members = true
+		p.out = eraser.Keep(p.out, o.KeyStart)
 		switch string(o.Key) {
 		case "role":
 		case "content":
@@ -85,6 +94,7 @@ func (m *message) read(cur *jsonscan.Cursor) (members, said bool) {
 			}
 		}
 	}
+	p.out = eraser.Close(p.out)
 	return members, said || len(m.content)+len(m.reasoning)+len(m.refusal) > before
 }
 

@@ -18,8 +18,20 @@ type Event struct {
 	Raw []byte
 	// Name is the event field, Data the data lines joined by newlines. Both are empty for comments and for pieces.
 	Name, Data []byte
+	// at is where Data stands in Raw, -1 when it was joined from several lines.
+	at int
 	// Piece says that this is a part of an event longer than MaxEvent: to be passed on, not to be parsed.
 	Piece bool
+}
+
+// WithData appends the event to dst with other data in it; its other lines stay.
+func (e *Event) WithData(dst, data []byte) []byte {
+	if e.at < 0 {
+		return append(append(append(dst, "data: "...), data...), "\n\n"...)
+	}
+	dst = append(dst, e.Raw[:e.at]...)
+	dst = append(dst, data...)
+	return append(dst, e.Raw[e.at+len(e.Data):]...)
 }
 
 // Comment says that the event carries neither name nor data: a keepalive.
@@ -116,7 +128,7 @@ func lineEnd(b []byte) int {
 func (e *EventReader) take(end int) Event {
 	ev := Event{Raw: e.buf[e.start:end], Piece: e.inPiece}
 	if !e.inPiece {
-		ev.Name, ev.Data = e.fields(ev.Raw)
+		e.fields(&ev)
 	}
 	e.inPiece = false
 	e.start, e.line, e.look = end, end, end
@@ -124,41 +136,43 @@ func (e *EventReader) take(end int) Event {
 }
 
 // fields reads the event's lines.
-func (e *EventReader) fields(raw []byte) (name, data []byte) {
+func (e *EventReader) fields(ev *Event) {
 	e.joined = e.joined[:0]
-	lines := 0
-	for len(raw) > 0 {
-		line := raw
-		if i := lineEnd(raw); i >= 0 {
-			line, raw = raw[:i], raw[i+1:]
-		} else {
-			raw = nil
+	lines, at := 0, 0
+	for at < len(ev.Raw) {
+		line := ev.Raw[at:]
+		next := len(ev.Raw)
+		if i := lineEnd(line); i >= 0 {
+			line, next = line[:i], at+i+1
 		}
 		field, value, found := bytes.Cut(line, []byte{':'})
-		if !found {
-			continue
-		}
 		value = bytes.TrimPrefix(value, []byte{' '})
 		switch string(bytes.TrimPrefix(field, []byte("\ufeff"))) {
 		case "data":
+			if !found {
+				break
+			}
 			switch lines {
 			case 0:
-				data = value
+				ev.Data, ev.at = value, at+len(line)-len(value)
 			case 1:
-				e.joined = append(append(append(e.joined, data...), '\n'), value...)
+				e.joined = append(append(append(e.joined, ev.Data...), '\n'), value...)
 			default:
 				e.joined = append(append(e.joined, '\n'), value...)
 			}
 			lines++
 		case "event":
-			name = value
+			ev.Name = value
 		}
+		at = next
 	}
 	if lines > 1 {
-		data = e.joined
+		ev.Data, ev.at = e.joined, -1
 	}
-	return name, data
 }
+
+// Buffered says whether bytes have been read that Next has not returned: the next event may be there without waiting.
+func (e *EventReader) Buffered() bool { return e.start < len(e.buf) }
 
 // fill reads once more, making room first.
 func (e *EventReader) fill() {

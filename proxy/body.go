@@ -1,0 +1,96 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
+	"github.com/klauspost/compress/zstd"
+
+	"captureproxy/proxy/dialect"
+)
+
+// readBody reads a request body whole, before anything is forwarded: a relay that lets the server close the body while
+// the upstream still reads it cuts streams (golang/go#40747). Content encodings are undone in reverse order (BC19), within
+// the size limit, which counts decoded bytes.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *dialect.Error) {
+	if r.ContentLength > s.MaxBody {
+		return nil, tooLarge(s.MaxBody)
+	}
+	body, err := readLimited(http.MaxBytesReader(w, r.Body, s.MaxBody), r.ContentLength, s.MaxBody)
+	if err != nil {
+		return nil, err
+	}
+	var encodings []string
+	for _, h := range r.Header.Values("Content-Encoding") {
+		for e := range strings.SplitSeq(h, ",") {
+			if e = strings.ToLower(strings.TrimSpace(e)); e != "" && e != "identity" {
+				encodings = append(encodings, e)
+			}
+		}
+	}
+	if len(encodings) > 4 {
+		return nil, &dialect.Error{Status: http.StatusBadRequest, Text: "too many content encodings"}
+	}
+	for i := len(encodings) - 1; i >= 0; i-- {
+		if body, err = decompress(encodings[i], body, s.MaxBody); err != nil {
+			return nil, err
+		}
+	}
+	return body, nil
+}
+
+func tooLarge(limit int64) *dialect.Error {
+	return &dialect.Error{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the request body is larger than %d bytes: raise --max-body", limit)}
+}
+
+func readLimited(r io.Reader, hint, limit int64) ([]byte, *dialect.Error) {
+	buf := make([]byte, 0, max(min(hint, limit), 0)+512)
+	for {
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		var over *http.MaxBytesError
+		switch {
+		case int64(len(buf)) > limit || errors.As(err, &over):
+			return nil, tooLarge(limit)
+		case errors.Is(err, io.EOF):
+			return buf, nil
+		case err != nil:
+			return nil, &dialect.Error{Status: http.StatusBadRequest, Text: "the request body could not be read to its end"}
+		}
+		if len(buf) == cap(buf) {
+			buf = append(make([]byte, 0, 2*cap(buf)), buf...)
+		}
+	}
+}
+
+func decompress(encoding string, body []byte, limit int64) ([]byte, *dialect.Error) {
+	in := strings.NewReader(string(body))
+	var r io.Reader
+	var err error
+	switch encoding {
+	case "gzip", "x-gzip":
+		r, err = gzip.NewReader(in)
+	case "deflate":
+		r, err = zlib.NewReader(in)
+	case "zstd":
+		var d *zstd.Decoder
+		if d, err = zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(limit)+1<<20)); err == nil {
+			defer d.Close()
+			r = d
+		}
+	default:
+		return nil, &dialect.Error{Status: http.StatusUnsupportedMediaType, Text: "unknown content encoding: gzip, deflate and zstd are understood"}
+	}
+	if err == nil {
+		out, failure := readLimited(r, 4*int64(len(body)), limit)
+		if failure == nil || failure.Status == http.StatusRequestEntityTooLarge {
+			return out, failure
+		}
+	}
+	return nil, &dialect.Error{Status: http.StatusBadRequest, Text: "the request body is no valid " + encoding}
+}

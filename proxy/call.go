@@ -1,0 +1,187 @@
+package proxy
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"captureproxy/internal/record"
+	"captureproxy/proxy/dialect"
+	"captureproxy/proxy/engine"
+	"captureproxy/proxy/session"
+)
+
+// call is one model call on its way along the line. One goroutine owns it; what others touch is grouped apart.
+type call struct {
+	s      *Server
+	r      *http.Request
+	out    output
+	live   *session.Live
+	up     *engine.Upstream
+	ticket *session.Ticket
+
+	body   []byte
+	req    *dialect.Request
+	plan   plan
+	sent   prepared
+	answer engine.Answer
+	rec    record.Call
+	// failure is why the call is no node, in words; "" while nothing went wrong. outcome is the kind of failure.
+	failure string
+	outcome record.Outcome
+	refusal []byte // the engine's answer to our capture parameters, nil when it took them
+	settled bool   // the record is written, or being written
+	aborted bool   // the connection to the harness is to be cut
+
+	ctx    context.Context // ends when the engine must stop: the harness is gone, or the session was cancelled
+	cancel context.CancelCauseFunc
+
+	gone atomic.Bool // the harness hung up; set by watch
+}
+
+var errClientGone = errors.New("the harness hung up")
+
+// serveCall walks one call along the line.
+func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, d record.Dialect, prefix string) {
+	c := &call{s: s, r: r, out: newOutput(w, s.Idle)}
+	defer c.out.close()
+	c.rec = record.Call{Dialect: d, RequestID: requestID(), Timing: record.Timing{Received: s.now()}}
+	w.Header().Set("X-Request-Id", c.rec.RequestID)
+
+	keys := candidates(r, prefix)
+	live, conflicts, err := s.find(r.Context(), keys)
+	if err != nil {
+		s.refuse(w, d, keys, err)
+		return
+	}
+	c.live, c.rec.Conflicts = live, conflicts
+	c.rec.Session = live.ID()
+	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(r.Context()))
+	defer c.cancel(nil)
+
+	body, bad := s.readBody(w, r)
+	sum := sha256.Sum256(body)
+	c.rec.BodyHash = hex.EncodeToString(sum[:16])
+	if c.ticket, err = live.Admit(c.rec.BodyHash, saysRetry(r), c.cancel); err != nil {
+		s.refuse(w, d, keys, err)
+		return
+	}
+	c.rec.Number, c.rec.RetryOf = c.ticket.Number, c.ticket.RetryOf
+	// From here on the call is recorded, whatever happens.
+	defer c.settle()
+	stop := context.AfterFunc(r.Context(), c.watch)
+	defer stop()
+
+	if bad == nil {
+		c.body = body
+		bad = c.decode(d)
+	}
+	if bad == nil {
+		bad = c.makePlan()
+	}
+	if bad == nil {
+		c.sent, bad = prepare(c.req, c.plan)
+	}
+	if bad != nil {
+		c.reject(bad)
+		return
+	}
+	c.note()
+	if c.ticket.BudgetSpent {
+		c.say(budgetText)
+		return
+	}
+	resp := c.forward()
+	if resp == nil {
+		return
+	}
+	c.relay(resp)
+	resp.Body.Close()
+	if c.aborted {
+		panic(http.ErrAbortHandler) // how net/http cuts a connection
+	}
+}
+
+// decode reads the request in its dialect.
+func (c *call) decode(d record.Dialect) *dialect.Error {
+	var err error
+	if d == record.OpenAICompletions {
+		c.req, err = dialect.DecodeCompletions(c.body)
+	} else {
+		c.req, err = dialect.DecodeChat(c.body)
+	}
+	var bad *dialect.Error
+	if errors.As(err, &bad) {
+		return bad
+	}
+	if err != nil {
+		return &dialect.Error{Status: http.StatusBadRequest, Text: err.Error()}
+	}
+	return nil
+}
+
+// note puts what was asked and what is sent into the record.
+func (c *call) note() {
+	r := &c.rec
+	r.Body, r.Cuts, r.Messages, r.Tools = c.body, c.req.Cuts, c.req.Messages, c.req.Tools
+	r.Stream, r.Model = c.req.Stream, c.req.Model
+	r.RequestedSampling, r.Constraints = c.req.Sampling, c.req.Constraints
+	r.Harness, r.HarnessSessionID = harnessOf(c.r.Header)
+	c.noteSent()
+}
+
+func (c *call) noteSent() {
+	r := &c.rec
+	r.Served, r.SubmittedSampling, r.Edits, r.MaxTokens, r.UsageAsked = c.sent.model, c.sent.sampling, c.sent.edits, c.sent.maxTokens, c.sent.usage
+}
+
+// reject answers a request that is not forwarded because of what it is.
+func (c *call) reject(bad *dialect.Error) {
+	if c.req != nil {
+		c.note()
+	}
+	c.outcome, c.failure = record.Rejected, bad.Text
+	if bad.Status >= 500 {
+		c.outcome = record.UpstreamError
+	}
+	c.ticket.NotForwarded()
+	c.error(bad.Status, bad.Param, bad.Text)
+}
+
+// error answers with an error of the proxy's own, in the caller's dialect. What happened is durable first.
+func (c *call) error(status int, param, text string) {
+	body := dialect.ErrorBody(c.rec.Dialect, status, param, text)
+	c.out.w.Header().Set("Content-Type", "application/json")
+	c.answerWhole(status, body)
+}
+
+// watch runs when the harness's connection has ended, at least towards us.
+func (c *call) watch() {
+	if c.out.stillReads() { // a half-closed connection is no hang-up (BC39 C)
+		return
+	}
+	c.gone.Store(true)
+	c.ticket.Gone()
+	c.cancel(errClientGone)
+}
+
+func (s *Server) now() time.Time { return s.Now().UTC().Truncate(time.Microsecond) }
+
+// requestID returns a fresh id for one attempt at the engine; the harness gets it too.
+func requestID() string {
+	var b [12]byte
+	rand.Read(b[:]) // never fails (Go 1.24)
+	return hex.EncodeToString(b[:])
+}
+
+// saysRetry says whether the caller itself calls this a retry.
+func saysRetry(r *http.Request) bool {
+	n, err := strconv.Atoi(r.Header.Get("X-Stainless-Retry-Count"))
+	return err == nil && n > 0
+}

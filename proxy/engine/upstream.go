@@ -1,0 +1,214 @@
+// Package engine talks to what answers model calls: it owns the upstream connections, knows what each engine can do (its
+// profile, measured, never guessed from a name), reads its answers and takes out of them what only we asked for.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"captureproxy/internal/record"
+)
+
+// Config describes an engine.
+type Config struct {
+	// URL is the API root. One without a path gets /v1; one with a path is the root as it stands.
+	URL string
+	// Key is the engine's credential; it goes nowhere but into AuthHeader of requests to URL. AuthHeader is
+	// "Authorization" (the default), which sends `Bearer KEY`, or another name, which sends the bare key.
+	Key        string
+	AuthHeader string
+	// Model is the name to send; found by itself when the engine serves exactly one.
+	Model    string
+	Provider string
+	// Level, when set, is taken for measured.
+	Level    record.Level
+	Timeouts Timeouts
+}
+
+// Upstream is one engine under one credential. It is safe for concurrent use.
+type Upstream struct {
+	root       *url.URL
+	key        string
+	authHeader string
+	model      string
+	provider   string
+	forced     record.Level
+	timeouts   Timeouts
+	pool       *pool
+
+	profile   atomic.Pointer[Profile]
+	measuring sync.Mutex // held by the one that measures
+	asked     atomic.Int64
+}
+
+// NewUpstream checks a configuration. It does not connect.
+func NewUpstream(c Config) (*Upstream, error) {
+	u, err := url.Parse(c.URL)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("upstream URL: %w", errors.Unwrap(err)) // the outer error repeats the URL, which may hold a password
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("upstream URL: it must begin with http:// or https://, as in http://127.0.0.1:8000/v1")
+	case u.Host == "":
+		return nil, errors.New("upstream URL: it names no host, write it as http://127.0.0.1:8000/v1")
+	case u.User != nil:
+		return nil, errors.New("upstream URL: a password does not belong into a URL, give the key with --upstream-key")
+	case u.RawQuery != "" || u.Fragment != "":
+		return nil, errors.New("upstream URL: it must not have a query or a fragment")
+	}
+	u.Path = strings.TrimRight(u.Path, "/")
+	if u.Path == "" {
+		u.Path = "/v1"
+	}
+	if c.AuthHeader == "" {
+		c.AuthHeader = "Authorization"
+	}
+	if c.Timeouts.FirstByte <= 0 {
+		c.Timeouts.FirstByte = 15 * time.Minute
+	}
+	if c.Timeouts.Idle <= 0 {
+		c.Timeouts.Idle = 10 * time.Minute
+	}
+	up := &Upstream{
+		root: u, key: c.Key, authHeader: textproto.CanonicalMIMEHeaderKey(c.AuthHeader), model: c.Model, provider: c.Provider, forced: c.Level,
+		timeouts: c.Timeouts, pool: newPool(u),
+	}
+	up.profile.Store(&Profile{Level: c.Level, StreamCapture: c.Level == record.LevelTokens, LogprobsMode: record.LogprobsUnknown, Provider: provider(c.Provider)})
+	return up, nil
+}
+
+func provider(named string) string {
+	if named == "" {
+		return "auto"
+	}
+	return named
+}
+
+// URL is the API root, without any credential.
+func (u *Upstream) URL() string { return u.root.String() }
+
+// Close closes the unused connections.
+func (u *Upstream) Close() { u.pool.close() }
+
+// Request is one request to an engine. Path is relative to the API root, or to the origin where AtOrigin is set.
+type Request struct {
+	Method   string
+	Path     string
+	AtOrigin bool
+	Query    string
+	// Header holds the caller's headers. Credentials, connection headers and what we set ourselves are left out.
+	Header    http.Header
+	RequestID string
+	Body      []byte
+}
+
+// Do sends a request and returns the answer's head. Cancelling ctx aborts the call at any later moment, by closing the
+// connection. Errors that wrap ErrNotSent mean that the engine has not seen the request.
+func (u *Upstream) Do(ctx context.Context, r *Request) (*Response, error) {
+	return u.pool.roundTrip(ctx, r.Method, u.head(r), r.Body, u.timeouts)
+}
+
+// head writes the request line and the headers.
+func (u *Upstream) head(r *Request) []byte {
+	b := make([]byte, 0, 1024)
+	b = append(b, r.Method...)
+	b = append(b, ' ')
+	if !r.AtOrigin {
+		b = append(b, u.root.EscapedPath()...)
+	}
+	b = append(b, r.Path...)
+	if r.Query != "" {
+		b = append(b, '?')
+		b = append(b, r.Query...)
+	}
+	b = append(b, " HTTP/1.1\r\nHost: "...)
+	b = append(b, u.root.Host...)
+	b = append(b, "\r\n"...)
+	for name, values := range r.Header {
+		if withheld[name] || name == u.authHeader {
+			continue
+		}
+		for _, v := range values {
+			b = appendHeader(b, name, v)
+		}
+	}
+	if u.key != "" {
+		if u.authHeader == "Authorization" {
+			b = appendHeader(b, u.authHeader, "Bearer "+u.key)
+		} else {
+			b = appendHeader(b, u.authHeader, u.key)
+		}
+	}
+	if r.RequestID != "" {
+		b = appendHeader(b, "X-Request-Id", r.RequestID)
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		b = append(b, "Content-Length: "...)
+		b = strconv.AppendInt(b, int64(len(r.Body)), 10)
+		b = append(b, "\r\n"...)
+	}
+	return append(b, "\r\n"...)
+}
+
+func appendHeader(b []byte, name, value string) []byte {
+	b = append(b, name...)
+	b = append(b, ": "...)
+	b = append(b, value...)
+	return append(b, "\r\n"...)
+}
+
+// withheld are the headers of a harness that do not go upstream: its credentials, which are ours and no business of the
+// engine's, those of its connection, and those that describe bytes which we may change.
+var withheld = map[string]bool{
+	"Authorization": true, "X-Api-Key": true, "X-Goog-Api-Key": true, "Api-Key": true, "Cookie": true, "Proxy-Authorization": true,
+	"Host": true, "Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
+	"Expect": true, "Content-Length": true, "Content-Encoding": true, "Accept-Encoding": true, "X-Request-Id": true,
+	"Forwarded": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true, "X-Real-Ip": true,
+}
+
+// CopyHeader copies those headers of an engine's answer that concern the harness.
+func CopyHeader(dst, src http.Header) {
+	for name, values := range src {
+		switch name {
+		case "Connection", "Keep-Alive", "Proxy-Authenticate", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+			"Content-Length", "Content-Encoding", // of bytes that may be changed
+			"Server", "Date", "Set-Cookie", "Www-Authenticate", "X-Request-Id": // the proxy has its own, or nobody's business
+			continue
+		}
+		dst[name] = values
+	}
+}
+
+// maxAnswer bounds an answer that is read whole.
+const maxAnswer = 256 << 20
+
+// ReadAll reads a whole body, within bounds.
+func ReadAll(b io.Reader, hint int) ([]byte, error) {
+	buf := make([]byte, 0, max(hint+512, 4096))
+	for {
+		n, err := b.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if errors.Is(err, io.EOF) {
+			return buf, nil
+		}
+		if err != nil {
+			return buf, err
+		}
+		if len(buf) == cap(buf) {
+			if len(buf) > maxAnswer {
+				return buf, fmt.Errorf("the engine's answer is longer than %d MiB", maxAnswer>>20)
+			}
+			buf = append(make([]byte, 0, 2*cap(buf)), buf...)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package proxy
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// keepalive is a comment line: no client takes it for an event. A single newline, so that no parser sees an empty event
+// (BC37).
+var keepalive = []byte(": \n")
+
+// output is the way to the harness. The relay and the watch on the harness's connection share it.
+type output struct {
+	w    http.ResponseWriter
+	rc   *http.ResponseController
+	idle time.Duration
+
+	mu     sync.Mutex
+	header bool  // the status line is out
+	events bool  // between two events of an event stream
+	closed bool  // the handler has returned
+	err    error // the first failed write
+	rolled int64 // second in which the write deadline was last moved
+}
+
+func newOutput(w http.ResponseWriter, idle time.Duration) output {
+	return output{w: w, rc: http.NewResponseController(w), idle: idle}
+}
+
+// start sends the status line and the headers; those of an event stream leave at once.
+func (o *output) start(status int, sse bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.header, o.events = true, sse
+	o.w.WriteHeader(status)
+	if sse {
+		o.flushLocked()
+	}
+}
+
+// write sends bytes towards the harness; they leave with the next flush at the latest. whole says that they end where an
+// event does. It returns whether the harness still takes them.
+func (o *output) write(b []byte, whole bool) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return false
+	}
+	o.events = whole
+	// A client that takes nothing for the idle limit is dropped. The deadline moves once a second only: setting it costs
+	// as much as a small write.
+	if now := time.Now(); now.Unix() != o.rolled {
+		o.rolled = now.Unix()
+		o.err = o.rc.SetWriteDeadline(now.Add(o.idle + time.Second))
+	}
+	if _, err := o.w.Write(b); err != nil {
+		o.err = err
+	}
+	return o.err == nil
+}
+
+// flush sends what was written.
+func (o *output) flush() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.flushLocked()
+}
+
+func (o *output) flushLocked() {
+	if err := o.rc.Flush(); err != nil && o.err == nil {
+		o.err = err
+	}
+}
+
+// failed says whether a write has failed.
+func (o *output) failed() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err != nil
+}
+
+// started says whether the status line is out.
+func (o *output) started() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.header
+}
+
+// close ends the use of the response writer, which is the server's again when the handler returns.
+func (o *output) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+}
+
+// stillReads finds out whether a client that has closed its side of the connection still reads. Between the events of a
+// stream two comments show it: the first makes a closed socket answer with a reset, the second fails on it. Anywhere else
+// nothing can be sent, and a closed side is taken for a hang-up.
+func (o *output) stillReads() bool {
+	for range 2 {
+		if !o.probe() {
+			return false
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return o.probe()
+}
+
+func (o *output) probe() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return true
+	}
+	if !o.header || !o.events || o.err != nil {
+		return false
+	}
+	if _, err := o.w.Write(keepalive); err != nil {
+		o.err = err
+	}
+	o.flushLocked()
+	return o.err == nil
+}
+
+// answerWhole sends a complete answer, its record being durable before.
+func (c *call) answerWhole(status int, body []byte) {
+	c.out.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	c.rec.Status = status
+	c.commit()
+	c.out.start(status, false)
+	c.out.write(body, true)
+}

@@ -1,0 +1,265 @@
+package proxy
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"captureproxy/internal/jsonscan"
+	"captureproxy/internal/record"
+	"captureproxy/proxy/dialect"
+	"captureproxy/proxy/engine"
+)
+
+// prepared is what goes upstream, and what has to be undone on the way back.
+type prepared struct {
+	body      []byte
+	model     string
+	edits     []record.Edit
+	sampling  json.RawMessage // what is submitted
+	maxTokens int
+	usage     bool // usage is asked for
+	injected  bool // capture parameters that the harness did not send are in the body
+	strip     engine.Strip
+}
+
+// editor collects the changes of one request.
+type editor struct {
+	req     *dialect.Request
+	changes []jsonscan.Change
+	edits   []record.Edit
+}
+
+// prepare turns a request and a plan into the bytes for the engine. It is pure: bytes and plan in, bytes and edits out.
+// What is not listed in the edits keeps its bytes.
+func prepare(req *dialect.Request, p plan) (prepared, *dialect.Error) {
+	if len(p.pinned) > 0 && len(req.Constraints) > 0 {
+		return prepared{}, &dialect.Error{Status: 400, Param: req.Constraints[0], Text: "this session pins its sampling, and " + req.Constraints[0] +
+			" makes the engine mask logits: the captured logprobs would not be the policy's. Leave it out, or create the session without `sampling`"}
+	}
+	e := &editor{req: req}
+	out := prepared{model: req.Model}
+	if p.model != "" && req.Model != "" && p.model != req.Model {
+		e.set(record.EditModel, "model", jsonscan.AppendQuote(nil, p.model), "the served model's name")
+		out.model = p.model
+		out.strip.Model = jsonscan.AppendQuote(nil, req.Model)
+	}
+	e.capture(p, &out)
+	if p.trains {
+		e.neutral(p)
+	}
+	e.limit(p, &out)
+	out.body = req.Doc.Bytes
+	if len(e.changes) > 0 {
+		out.body = req.Doc.Edit(make([]byte, 0, len(req.Doc.Bytes)+256), e.changes)
+	}
+	out.edits = e.edits
+	out.sampling = e.submitted()
+	return out, nil
+}
+
+// set replaces or adds a parameter. Setting what is there already is no edit.
+func (e *editor) set(kind record.EditKind, param string, to []byte, why string) {
+	from := e.current(param)
+	if slices.Equal(from, to) {
+		return
+	}
+	e.change(kind, param, from, to, why)
+}
+
+// remove takes a parameter out.
+func (e *editor) remove(kind record.EditKind, param, why string) {
+	if from := e.current(param); from != nil {
+		e.change(kind, param, from, nil, why)
+	}
+}
+
+func (e *editor) change(kind record.EditKind, param string, from, to []byte, why string) {
+	i := slices.IndexFunc(e.changes, func(c jsonscan.Change) bool { return c.Key == param })
+	if i < 0 {
+		e.changes = append(e.changes, jsonscan.Change{Key: param, To: to})
+	} else {
+		e.changes[i].To = to
+	}
+	e.edits = append(e.edits, record.Edit{Kind: kind, Param: param, From: orNull(from), To: orNull(to), Why: why})
+}
+
+func orNull(raw []byte) json.RawMessage {
+	if raw == nil {
+		return json.RawMessage("null")
+	}
+	return raw
+}
+
+// current is a parameter's value after the changes so far, nil when it is absent.
+func (e *editor) current(param string) []byte {
+	for _, c := range e.changes {
+		if c.Key == param {
+			return c.To
+		}
+	}
+	return e.req.Doc.Get(param)
+}
+
+// capture asks the engine for token data and usage, and says what of it the harness did not ask for.
+func (e *editor) capture(p plan, out *prepared) {
+	chat := e.req.Dialect == record.OpenAIChat
+	if p.tokens && !e.req.Asks.TokenIDs {
+		e.set(record.EditCapture, "return_token_ids", []byte("true"), "token ids for the record")
+		out.strip.TokenIDs, out.injected = true, true
+	}
+	switch {
+	case !p.logprobs:
+	case chat:
+		if !e.req.Asks.Logprobs {
+			e.set(record.EditCapture, "logprobs", []byte("true"), "logprobs for the record")
+			out.strip.Logprobs, out.injected = true, true
+		}
+		// null or absent makes some versions give no rows at all (BC17); a number of the harness's own stays.
+		if raw := e.current("top_logprobs"); raw == nil || string(raw) == "null" {
+			e.set(record.EditCapture, "top_logprobs", strconv.AppendInt(nil, int64(p.topLogprobs), 10), "without it some engines return no logprobs")
+			out.injected = true
+		}
+	case !e.req.Asks.Logprobs:
+		e.set(record.EditCapture, "logprobs", strconv.AppendInt(nil, int64(p.topLogprobs), 10), "logprobs for the record")
+		out.strip.Logprobs, out.injected = true, true
+	}
+	if p.tokens && chat && string(e.req.Doc.Get("include_reasoning")) == "false" {
+		e.set(record.EditCapture, "include_reasoning", []byte("true"), "false would switch token ids and logprobs off")
+		out.strip.Reasoning, out.injected = true, true
+	}
+	out.usage = !e.req.Stream || e.req.Asks.Usage
+	if e.req.Stream && !e.req.Asks.Usage && p.logprobs {
+		e.set(record.EditCapture, "stream_options", withUsage(e.req.Doc.Get("stream_options")), "usage for the record")
+		out.strip.Usage, out.injected, out.usage = true, true, true
+	}
+}
+
+// withUsage sets include_usage in stream_options, keeping its other members.
+func withUsage(options []byte) []byte {
+	doc, err := jsonscan.ParseDoc(options)
+	if err != nil {
+		return []byte(`{"include_usage":true}`)
+	}
+	return doc.Edit(nil, []jsonscan.Change{{Key: "include_usage", To: []byte("true")}})
+}
+
+// neutralSampling are the truncations and penalties and the values at which they do nothing. Engines fill in what a
+// model's own configuration says, so they are sent even when the harness did not.
+var neutralSampling = []struct{ param, value string }{
+	{"top_p", "1"}, {"top_k", "-1"}, {"min_p", "0"}, {"presence_penalty", "0"}, {"frequency_penalty", "0"}, {"repetition_penalty", "1"},
+}
+
+// neutral makes the sampled distribution the policy's own (SPEC 3, training sessions).
+func (e *editor) neutral(p plan) {
+	const why = "training needs the policy's own distribution"
+	if raw := e.current("temperature"); raw == nil || string(raw) == "null" {
+		e.set(record.EditSampling, "temperature", []byte("1.0"), "an absent temperature would be the model's own default")
+	}
+	for _, s := range neutralSampling {
+		if raw := e.current(s.param); !sameNumber(raw, s.value) {
+			e.set(record.EditSampling, s.param, []byte(s.value), why)
+		}
+	}
+	for _, param := range slices.Sorted(keys(p.pinned)) {
+		if raw := e.current(param); !sameNumber(raw, string(p.pinned[param])) {
+			e.set(record.EditSampling, param, p.pinned[param], "pinned by the session")
+		}
+	}
+	if string(e.current("parallel_tool_calls")) == "false" {
+		e.remove(record.EditSampling, "parallel_tool_calls", "false makes engines mask logits")
+	}
+	if loose := withoutStrict(e.req); loose != nil {
+		e.changes = append(e.changes, jsonscan.Change{Key: "tools", To: loose})
+		e.edits = append(e.edits, record.Edit{Kind: record.EditSampling, Param: "tools[].function.strict", From: json.RawMessage("true"), To: orNull(nil),
+			Why: "strict tools make engines mask logits"})
+	}
+}
+
+func keys(m map[string]json.RawMessage) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// sameNumber says whether a JSON number has a value, however it is spelled.
+func sameNumber(raw []byte, value string) bool {
+	a, errA := strconv.ParseFloat(string(raw), 64)
+	b, errB := strconv.ParseFloat(value, 64)
+	return errA == nil && errB == nil && a == b
+}
+
+// withoutStrict returns the request's tools without `strict: true`, nil when there is none.
+func withoutStrict(req *dialect.Request) []byte {
+	raw := req.Doc.Get("tools")
+	cur := jsonscan.New(raw)
+	var splices []jsonscan.Splice
+	for tools := cur.Array(); tools.Next(); {
+		for tool := cur.Object(); tool.Next(); {
+			if string(tool.Key) != "function" {
+				continue
+			}
+			eraser := jsonscan.NewEraser()
+			for f := cur.Object(); f.Next(); {
+				if value := cur.Raw(); string(f.Key) == "strict" && string(value) == "true" {
+					splices = eraser.Drop(splices, f.Comma, f.KeyStart, cur.Pos())
+				} else {
+					splices = eraser.Keep(splices, f.KeyStart)
+				}
+			}
+			splices = eraser.Close(splices)
+		}
+	}
+	if len(splices) == 0 {
+		return nil
+	}
+	return jsonscan.Apply(nil, raw, splices)
+}
+
+// limit clamps the harness's output cap to ours, in every spelling that it sent, or sets ours.
+func (e *editor) limit(p plan, out *prepared) {
+	if n := e.req.MaxTokens; n != nil && *n > 0 {
+		out.maxTokens = int(*n)
+	}
+	if p.cap <= 0 {
+		return
+	}
+	const why = "the output cap of the session or the proxy"
+	capped := strconv.AppendInt(nil, int64(p.cap), 10)
+	if out.maxTokens == 0 {
+		e.set(record.EditBudget, e.req.CapKey, capped, why)
+		out.maxTokens = p.cap
+		return
+	}
+	for _, param := range []string{"max_tokens", "max_completion_tokens"} {
+		if n, err := strconv.ParseInt(string(e.current(param)), 10, 64); err == nil && n > int64(p.cap) {
+			e.set(record.EditBudget, param, capped, why)
+		}
+	}
+	out.maxTokens = min(out.maxTokens, p.cap)
+}
+
+// submitted is the sampling after all edits.
+func (e *editor) submitted() json.RawMessage {
+	var changes []jsonscan.Change
+	for _, edit := range e.edits {
+		if edit.Kind != record.EditSampling && edit.Kind != record.EditBudget {
+			continue
+		}
+		if to := e.current(edit.Param); to != nil {
+			changes = append(changes, jsonscan.Change{Key: edit.Param, To: to})
+		}
+	}
+	if len(changes) == 0 {
+		return e.req.Sampling
+	}
+	doc, err := jsonscan.ParseDoc(e.req.Sampling)
+	if err != nil {
+		return e.req.Sampling
+	}
+	return doc.Edit(nil, changes)
+}

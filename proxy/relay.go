@@ -1,0 +1,271 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
+	"github.com/klauspost/compress/zstd"
+
+	"captureproxy/internal/record"
+	"captureproxy/proxy/engine"
+)
+
+// relay passes the engine's answer on to the harness and reads it on the way. What the answer is, its bytes decide, not its
+// label.
+func (c *call) relay(resp *engine.Response) {
+	if c.refusal != nil { // the plain call went through: our parameters were the trouble
+		c.up.Refuse(engine.Shape{Stream: c.req.Stream, Tools: len(c.req.Tools) > 0})
+	}
+	engine.CopyHeader(c.out.w.Header(), resp.Header)
+	labelled := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
+	encoding := resp.Header.Get("Content-Encoding")
+	if labelled && encoding == "" {
+		c.start(http.StatusOK, true) // the harness sees the headers when the engine sends them
+	}
+	body, err := decoded(resp.Body, encoding)
+	if err != nil {
+		c.fail("the engine's answer is " + err.Error())
+		c.giveUp()
+		return
+	}
+	head, err := sniff(body)
+	if sse := engine.LooksLikeSSE(head); sse || labelled && len(head) == 0 {
+		if !labelled {
+			c.conflict("an event stream labelled %q", resp.Header.Get("Content-Type"))
+		}
+		c.start(http.StatusOK, true)
+		c.relayStream(resp, head, body)
+		return
+	}
+	if labelled {
+		c.conflict("an answer labelled as an event stream that is none")
+	}
+	c.relayWhole(head, body, err)
+}
+
+func (c *call) start(status int, sse bool) {
+	if !c.out.started() {
+		c.rec.Status = status
+		c.out.start(status, sse)
+	}
+}
+
+// conflict notes two answers to one question.
+func (c *call) conflict(format string, args ...any) {
+	c.rec.Remarks = append(c.rec.Remarks, record.Remark{Code: "capture_conflict", Detail: fmt.Sprintf(format, args...)})
+}
+
+// fail notes that the engine did not bring the call to an end. The first reason stays.
+func (c *call) fail(why string) {
+	if c.failure == "" {
+		c.outcome, c.failure = record.UpstreamError, why
+	}
+}
+
+// decoded undoes an answer's content encoding, which the engine was not asked for.
+func decoded(body io.Reader, encoding string) (io.Reader, error) {
+	switch strings.ToLower(encoding) {
+	case "", "identity":
+		return body, nil
+	case "gzip", "x-gzip":
+		return gzip.NewReader(body)
+	case "deflate":
+		return zlib.NewReader(body)
+	case "zstd":
+		d, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return nil, err
+		}
+		return d.IOReadCloser(), nil
+	}
+	return nil, fmt.Errorf("compressed with %q, which nobody asked for", encoding)
+}
+
+// sniff reads until there is something to judge an answer by.
+func sniff(r io.Reader) ([]byte, error) {
+	buf := make([]byte, 0, 16<<10)
+	for {
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if err != nil || len(bytes.TrimSpace(buf)) > 0 || len(buf) == cap(buf) {
+			return buf, err
+		}
+	}
+}
+
+// relayStream passes an event stream on, event by event. Only its terminal event, [DONE], waits until the turn is durable.
+func (c *call) relayStream(resp *engine.Response, head []byte, body io.Reader) {
+	events := engine.NewEventReader(body, head)
+	var scratch, done []byte
+	for {
+		ev, err := events.Next()
+		if err != nil {
+			c.streamEnded(err)
+			break
+		}
+		if ev.Piece {
+			c.answer.Overflow++
+			c.out.write(ev.Raw, false)
+			c.out.flush()
+			continue
+		}
+		edited, drop := c.chunk(ev.Data)
+		if c.answer.Done {
+			done = append(done, ev.Raw...)
+			break
+		}
+		switch {
+		case drop:
+		case edited != nil:
+			scratch = ev.WithData(scratch[:0], edited)
+			c.out.write(scratch, true)
+		default:
+			c.out.write(ev.Raw, true)
+		}
+		if !drop && !events.Buffered() {
+			c.out.flush()
+		}
+		if c.out.failed() {
+			c.gone.Store(true)
+			break
+		}
+	}
+	c.out.flush()
+	if !c.answer.Done {
+		resp.Body.Close() // at once: an engine that is still generating stops when its connection closes
+	}
+	c.judge()
+	// While the disk works, the engine's connection is brought to its end, so that it can be used again.
+	c.commitMeanwhile(func() { drain(resp.Body) })
+	if c.failure != "" || !c.answer.Finished() {
+		c.aborted = true
+		return
+	}
+	c.out.write(done, true)
+}
+
+// streamEnded judges the end of a stream that sent no [DONE].
+func (c *call) streamEnded(err error) {
+	switch {
+	case c.ctx.Err() != nil: // we ended it: conclude says why
+	case errors.Is(err, io.EOF):
+	case engine.IsTimeout(err):
+		c.fail("the engine sent nothing within the idle limit (--idle-timeout)")
+	default:
+		c.fail("the engine's stream broke off: " + err.Error())
+	}
+}
+
+// judge says whether the answer that was read is one: [DONE] is framing, never proof of success (BC03).
+func (c *call) judge() {
+	switch {
+	case c.ctx.Err() != nil || c.gone.Load():
+	case c.answer.Error != nil:
+		c.fail("the engine reported an error inside its answer: " + engine.Excerpt(c.answer.Error))
+	case !c.answer.Finished():
+		c.fail("the answer ended without a finish reason")
+	}
+	for _, choice := range c.answer.Choices {
+		if choice.Finish == "error" {
+			c.fail("the engine ended with finish_reason error")
+		}
+	}
+}
+
+// drain reads what little may follow a terminal event.
+func drain(body *engine.Body) {
+	if body.Closed() {
+		return
+	}
+	body.Hurry(5 * time.Millisecond)
+	var rest [512]byte
+	for range 4 {
+		if _, err := body.Read(rest[:]); err != nil {
+			return
+		}
+	}
+}
+
+// chunk reads one event's data and keeps time. A fault of ours in reading must not reach the harness: the event then goes on
+// as it came.
+func (c *call) chunk(data []byte) (edited []byte, drop bool) {
+	defer c.recover(&edited)
+	edited, drop = c.answer.Chunk(data, &c.sent.strip)
+	now := c.s.now()
+	if c.rec.Timing.FirstToken.IsZero() && c.answer.Started() {
+		c.rec.Timing.FirstToken = now
+		c.rec.Policy.FirstToken = c.s.Sessions.Policy()
+	}
+	if !c.answer.Done {
+		c.rec.Timing.LastToken = now
+	}
+	return edited, drop
+}
+
+func (c *call) recover(edited *[]byte) {
+	if fault := recover(); fault != nil {
+		*edited = nil
+		c.answer.Garbled++
+		c.s.Logger.Error("reading an answer failed, which is a bug: the harness got it as it came", faultField(fault), stackField(debug.Stack()))
+	}
+}
+
+// relayWhole passes an answer on that came in one piece.
+func (c *call) relayWhole(head []byte, body io.Reader, err error) {
+	answer := head
+	if err == nil {
+		answer, err = engine.ReadAll(io.MultiReader(bytes.NewReader(head), body), len(head))
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		if c.ctx.Err() == nil {
+			c.fail("the engine's answer broke off: " + err.Error())
+		}
+		c.giveUp()
+		return
+	}
+	edited, ok := c.whole(answer)
+	if !ok && c.answer.Error == nil {
+		c.fail("no model answer: " + engine.Excerpt(answer))
+	}
+	c.judge()
+	if edited == nil {
+		edited = answer
+	}
+	if c.gone.Load() || c.ctx.Err() != nil {
+		c.giveUp()
+		return
+	}
+	c.answerWhole(http.StatusOK, edited)
+}
+
+func (c *call) whole(body []byte) (edited []byte, ok bool) {
+	defer c.recover(&edited)
+	edited, ok = c.answer.Whole(body, &c.sent.strip)
+	now := c.s.now()
+	c.rec.Timing.FirstToken, c.rec.Timing.LastToken = now, now
+	c.rec.Policy.FirstToken = c.s.Sessions.Policy()
+	return edited, ok
+}
+
+// giveUp ends a call whose answer cannot be brought to an end: with an error while that can still be said, by cutting
+// the connection otherwise, never with a normal ending.
+func (c *call) giveUp() {
+	if c.out.started() || c.gone.Load() {
+		c.commit()
+		c.aborted = true
+		return
+	}
+	if c.failure == "" {
+		c.unreachable(c.ctx.Err())
+		return
+	}
+	c.error(http.StatusBadGateway, "", c.failure)
+}

@@ -1,0 +1,157 @@
+package proxy
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"strings"
+
+	"captureproxy/internal/record"
+	"captureproxy/proxy/dialect"
+	"captureproxy/proxy/session"
+)
+
+type routeKind int
+
+const (
+	routeOther  routeKind = iota
+	routeModel            // a model call: a turn
+	routeModels           // GET /v1/models
+	routeRelay            // passed on, never recorded
+	routeRoot             // GET and HEAD /: harnesses try it before they work
+	routeMethod           // a model route with the wrong method
+)
+
+// route finds what a path is. The routes work with and without /v1: many base URLs are typed without it.
+func (s *Server) route(method, path string) (routeKind, record.Dialect) {
+	d := record.OpenAIChat
+	switch p := trimVersion(path); {
+	case p == "/chat/completions":
+	case p == "/completions":
+		d = record.OpenAICompletions
+	case p == "/models" || strings.HasPrefix(p, "/models/"):
+		if method == http.MethodGet || method == http.MethodHead {
+			return routeModels, d
+		}
+		return routeOther, d
+	case s.relay[p]:
+		return routeRelay, d
+	case path == "/" || path == "":
+		if method == http.MethodGet || method == http.MethodHead {
+			return routeRoot, d
+		}
+		return routeOther, d
+	default:
+		return routeOther, d
+	}
+	if method != http.MethodPost {
+		return routeMethod, d
+	}
+	return routeModel, d
+}
+
+func trimVersion(path string) string {
+	if rest, ok := strings.CutPrefix(path, "/v1"); ok && (rest == "" || rest[0] == '/') {
+		return rest
+	}
+	return path
+}
+
+// splitPrefix takes the session out of /s/<session>/…, for harnesses whose key cannot be set.
+func splitPrefix(path string) (rest, sessionID string) {
+	after, ok := strings.CutPrefix(path, "/s/")
+	if !ok {
+		return path, ""
+	}
+	id, rest, _ := strings.Cut(after, "/")
+	return "/" + rest, id
+}
+
+// candidates returns the keys that a request carries, in the order in which they count (SPEC 2).
+func candidates(r *http.Request, prefix string) []string {
+	out := make([]string, 0, 4)
+	add := func(key string) {
+		if key = strings.TrimSpace(key); key == "" {
+			return
+		}
+		for _, have := range out {
+			if have == key {
+				return
+			}
+		}
+		out = append(out, key)
+	}
+	add(prefix)
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+		add(token)
+	}
+	add(r.Header.Get("X-Api-Key"))
+	add(r.Header.Get("X-Goog-Api-Key"))
+	if r.URL.RawQuery != "" {
+		add(r.URL.Query().Get("key"))
+	}
+	return out
+}
+
+// hashKey stands for a key in records and logs: it may be a real provider's, so it is never stored.
+func hashKey(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return "key-" + hex.EncodeToString(sum[:16])
+}
+
+// find routes a request to its session: the first key that names a registered one wins. conflicts are its other
+// candidates, hashed where they name no session.
+func (s *Server) find(ctx context.Context, keys []string) (live *session.Live, conflicts []string, err error) {
+	err = session.ErrUnknown
+	for _, key := range keys {
+		l, failure := s.Sessions.Find(ctx, key)
+		if failure == nil && live == nil {
+			live = l
+			continue
+		}
+		if failure == nil || errors.Is(failure, session.ErrEnded) {
+			conflicts = append(conflicts, key)
+		} else {
+			conflicts = append(conflicts, hashKey(key))
+		}
+		if !errors.Is(failure, session.ErrUnknown) && errors.Is(err, session.ErrUnknown) {
+			err = failure
+		}
+	}
+	if live != nil {
+		return live, conflicts, nil
+	}
+	if errors.Is(err, session.ErrUnknown) && len(keys) > 0 && s.Unregistered != nil {
+		if live, err = s.Unregistered(ctx, keys[0]); err == nil {
+			return live, conflicts[1:], nil
+		}
+	}
+	return nil, nil, err
+}
+
+// refuse answers a request whose session cannot take it.
+func (s *Server) refuse(w http.ResponseWriter, d record.Dialect, keys []string, err error) {
+	switch {
+	case errors.Is(err, session.ErrEnded):
+		writeError(w, d, http.StatusConflict, "", "this session has ended: create a new one with POST /sessions and use its id as the API key")
+	case errors.Is(err, session.ErrDraining):
+		w.Header().Set("Retry-After", "5")
+		writeError(w, d, http.StatusServiceUnavailable, "", "the proxy is shutting down: try again in a moment")
+	case errors.Is(err, session.ErrUnknown) && len(keys) == 0:
+		writeError(w, d, http.StatusUnauthorized, "", "no API key: the key is the capture session's id, create one with POST /sessions or `capture-proxy session create`")
+	case errors.Is(err, session.ErrUnknown):
+		writeError(w, d, http.StatusUnauthorized, "", "this API key is no capture session: create one with POST /sessions or `capture-proxy session create` and use its id as the key")
+	default:
+		s.Logger.Error("looking for a session failed", errField(err))
+		w.Header().Set("Retry-After", "1")
+		writeError(w, d, http.StatusServiceUnavailable, "", "the session store does not answer at the moment")
+	}
+}
+
+func writeError(w http.ResponseWriter, d record.Dialect, status int, param, text string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	w.Write(dialect.ErrorBody(d, status, param, text)) //nolint:errcheck // the client may be gone
+}

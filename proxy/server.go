@@ -1,0 +1,109 @@
+// Package proxy is the HTTP edge: it routes a call to its session, and walks it along one straight line.
+//
+//	accept → route to session → decode dialect → plan → prepare → forward
+//	       → relay to the harness ║ tee → assemble → check turn → append (durable) → release the terminal event
+//
+// Each step is a function on one small [call]. What the harness sees comes first: a capture problem degrades one turn,
+// never a call. What is recorded is what the engine said: nothing is made up. A turn is on disk before the last byte of
+// its answer leaves.
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"captureproxy/internal/record"
+	"captureproxy/proxy/engine"
+	"captureproxy/proxy/session"
+)
+
+// Appender records calls; see store.Store's Append.
+type Appender interface {
+	Append(c *record.Call) <-chan error
+}
+
+// Config is what a server needs.
+type Config struct {
+	Sessions *session.Registry
+	Log      Appender
+	// Control serves every path that is no model route: sessions, groups, policy, health.
+	Control http.Handler
+	// Default is the engine of callers without a session of their own (GET /v1/models), nil for none.
+	Default *engine.Upstream
+	Logger  *zap.Logger
+	Now     func() time.Time
+	// Unregistered makes a session for a key that names none, nil to refuse such keys.
+	Unregistered func(ctx context.Context, key string) (*session.Live, error)
+	// MaxBody is the largest request body in bytes, MaxOutputTokens the server's output cap (0 for none).
+	MaxBody         int64
+	MaxOutputTokens int
+	// Relay lists further paths that are passed on and never recorded.
+	Relay []string
+	// Patience is how long an answer's end waits for the disk.
+	Patience time.Duration
+	// Idle is the longest a client may stop reading.
+	Idle time.Duration
+}
+
+// Server is the proxy's handler.
+type Server struct {
+	Config
+	relay map[string]bool
+	// late counts answers that went out before their turn was durable.
+	late atomic.Int64
+}
+
+// New returns a server. Zero limits of c get the defaults of SPEC 1.
+func New(c Config) *Server {
+	if c.MaxBody <= 0 {
+		c.MaxBody = 64 << 20
+	}
+	if c.Patience <= 0 {
+		c.Patience = 2 * time.Second
+	}
+	if c.Idle <= 0 {
+		c.Idle = 10 * time.Minute
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	s := &Server{Config: c, relay: map[string]bool{}}
+	for _, p := range append([]string{"/embeddings", "/moderations", "/rerank", "/score"}, c.Relay...) {
+		s.relay[trimVersion(p)] = true
+	}
+	return s
+}
+
+// Late is the number of answers whose turns are not durable yet although their end was released: while it is not zero
+// the proxy is not ready.
+func (s *Server) Late() int64 { return s.late.Load() }
+
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path, prefix := splitPrefix(r.URL.Path)
+	switch route, d := s.route(r.Method, path); route {
+	case routeModel:
+		s.serveCall(w, r, d, prefix)
+	case routeModels:
+		s.serveModels(w, r, prefix)
+	case routeRelay:
+		s.serveRelay(w, r, path, prefix)
+	case routeRoot:
+		w.WriteHeader(http.StatusOK)
+	case routeMethod:
+		w.Header().Set("Allow", http.MethodPost)
+		writeError(w, d, http.StatusMethodNotAllowed, "", r.Method+" is not served here: use POST")
+	default:
+		if prefix != "" || s.Control == nil {
+			writeError(w, record.OpenAIChat, http.StatusNotFound, "", "no such path: the proxy serves model calls only, the engine's other routes are not for harnesses")
+			return
+		}
+		s.Control.ServeHTTP(w, r)
+	}
+}

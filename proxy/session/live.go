@@ -1,0 +1,142 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"captureproxy/internal/record"
+	"captureproxy/proxy/engine"
+)
+
+// Live is one running session.
+type Live struct {
+	id       string
+	registry *Registry
+	// Engine answers the session's calls; nil when none is known.
+	engine *engine.Upstream
+
+	mu  sync.Mutex
+	rec *record.Session // never changed in place: replaced, so that readers need no copy
+	// ending says that no call is admitted any more; ended is closed once the terminal status is written.
+	ending       bool
+	ended        chan struct{}
+	cancelReason string
+	tickets      map[*Ticket]struct{}
+	idle         chan struct{} // closed when tickets becomes empty while somebody waits
+	counts       Counts
+	recent       recent
+	touched      time.Time
+	final        []*record.Call // what decides the verdict: see verdict
+}
+
+// Counts is what a session has done so far.
+type Counts struct {
+	Calls          int // accepted
+	Forwarded      int // sent to the engine, those under way included
+	Nodes          int // choices that became turns
+	BudgetStops    int
+	UpstreamErrors int
+	InFlight       int
+}
+
+func newLive(r *Registry, s *record.Session, up *engine.Upstream) *Live {
+	return &Live{
+		id: s.ID, registry: r, engine: up, rec: s, ended: make(chan struct{}), tickets: map[*Ticket]struct{}{},
+		recent: newRecent(), touched: r.now(),
+	}
+}
+
+// restore counts the calls of an earlier process.
+func (l *Live) restore(calls []*record.Call) {
+	for _, c := range calls {
+		l.counts.Calls = max(l.counts.Calls, c.Number)
+		if c.Forwarded {
+			l.counts.Forwarded++
+		}
+		l.count(c)
+		l.recent.begin(c.BodyHash, c.Number)
+		l.recent.end(c.BodyHash, c.Number, c.Outcome.IsNode())
+	}
+}
+
+// count notes what an ended call was. The caller holds l.mu or owns l.
+func (l *Live) count(c *record.Call) {
+	switch {
+	case c.Outcome.IsNode():
+		l.counts.Nodes += len(c.Choices)
+	case c.Outcome == record.BudgetStop:
+		l.counts.BudgetStops++
+	case c.Outcome == record.UpstreamError:
+		l.counts.UpstreamErrors++
+	}
+	l.final = append(keepDecisive(l.final), decisive(c))
+}
+
+// ID is the session's id.
+func (l *Live) ID() string { return l.id }
+
+// Engine is what answers the session's calls, nil when none is known.
+func (l *Live) Engine() *engine.Upstream { return l.engine }
+
+// Record returns the session's record as it stands. It must not be changed.
+func (l *Live) Record() *record.Session {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rec
+}
+
+// Counts returns what the session has done so far, and how long it has been idle.
+func (l *Live) Counts() (Counts, time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.counts
+	c.InFlight = len(l.tickets)
+	if c.InFlight > 0 {
+		return c, 0
+	}
+	return c, l.registry.now().Sub(l.touched)
+}
+
+// Update replaces the session's record by what change makes of a copy, durably.
+func (l *Live) Update(ctx context.Context, change func(*record.Session)) (*record.Session, error) {
+	l.mu.Lock()
+	next := *l.rec
+	change(&next)
+	l.rec = &next
+	l.mu.Unlock()
+	if err := l.registry.store.PutSession(ctx, &next); err != nil {
+		return &next, fmt.Errorf("recording session %s: %w", l.id, err)
+	}
+	return &next, nil
+}
+
+// wait returns when no call is under way, or with ctx's error.
+func (l *Live) wait(ctx context.Context) error {
+	l.mu.Lock()
+	if len(l.tickets) == 0 {
+		l.mu.Unlock()
+		return nil
+	}
+	if l.idle == nil {
+		l.idle = make(chan struct{})
+	}
+	idle := l.idle
+	l.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// abort ends every call under way.
+func (l *Live) abort(cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for t := range l.tickets {
+		t.cancel(cause)
+	}
+}

@@ -1,0 +1,199 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"captureproxy/internal/record"
+	"captureproxy/proxy/engine"
+	"captureproxy/proxy/session"
+	"captureproxy/validate"
+)
+
+// settle makes sure that the call is recorded, whatever ended it.
+func (c *call) settle() {
+	c.commit()
+}
+
+// commit makes the call durable; see commitMeanwhile.
+func (c *call) commit() { c.commitMeanwhile(nil) }
+
+// commitMeanwhile assembles the record, has it written, and waits until it is on disk, but not longer than the server's
+// patience: a slow disk holds nobody (SPEC 3). meanwhile, if any, runs while the disk works. Only the first call of it does
+// anything.
+func (c *call) commitMeanwhile(meanwhile func()) {
+	if c.settled {
+		return
+	}
+	c.settled = true
+	c.assemble()
+	done := c.s.Log.Append(&c.rec)
+	if meanwhile != nil {
+		meanwhile()
+	}
+	patience := time.NewTimer(c.s.Patience)
+	defer patience.Stop()
+	select {
+	case err := <-done:
+		c.recorded(err)
+	case <-patience.C:
+		c.s.late.Add(1)
+		c.s.Logger.Warn("the store is slow: an answer goes out before its turn is durable", sessionField(c.live.ID()), callField(c.rec.Number))
+		go func() {
+			c.recorded(<-done)
+			c.s.late.Add(-1)
+		}()
+	}
+}
+
+// recorded ends the call's stay in its session, and marks the session when the call could not be written.
+func (c *call) recorded(err error) {
+	defer c.ticket.End(&c.rec)
+	if err == nil {
+		return
+	}
+	c.s.Logger.Error("a call could not be recorded", sessionField(c.live.ID()), callField(c.rec.Number), errField(err))
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_, err = c.live.Update(ctx, func(s *record.Session) {
+		if s.CaptureFailed == "" {
+			s.CaptureFailed = "a call was answered that could not be recorded: " + err.Error()
+		}
+	})
+	if err != nil { // the record in memory has it, so the document says so as long as this process lives
+		c.s.Logger.Error("the session could not be marked on disk", sessionField(c.live.ID()), errField(err))
+	}
+}
+
+// assemble completes the record from what was read.
+func (c *call) assemble() {
+	r := &c.rec
+	r.Timing.Recorded = c.s.now()
+	r.Policy.End = c.s.Sessions.Policy()
+	r.Forwarded = c.ticket.Forwarded()
+	r.Usage = c.answer.Usage
+	r.Remarks = append(r.Remarks, c.answer.Remarks()...)
+	if r.Body == nil {
+		r.Body = c.body // refused before it was decoded
+	}
+	r.Choices = c.choices()
+	c.conclude()
+}
+
+// choices turns what the answer says into the record's form.
+func (c *call) choices() []record.Choice {
+	var out []record.Choice
+	for _, a := range c.answer.Choices {
+		out = append(out, record.Choice{
+			Index: a.Index, FinishReason: finishReason(a.Finish), FinishReasonRaw: a.Finish, StopReason: a.StopReason,
+			PromptIDs: c.answer.Prompt(a), SampledIDs: a.SampledIDs, Logprobs: a.Logprobs, HasIDs: a.HasIDs, HasLogprobs: a.HasLogprobs,
+			Message: a.Message(), Remarks: a.Remarks(),
+		})
+	}
+	slices.SortFunc(out, func(a, b record.Choice) int { return a.Index - b.Index })
+	if !slices.ContainsFunc(out, func(ch record.Choice) bool { return len(ch.PromptIDs) > 0 }) {
+		c.rec.PromptSource = ""
+	}
+	return out
+}
+
+// finishReason says an engine's finish reason in OpenAI's words. One that OpenAI has no word for stays as it is: it is not
+// coerced to stop (BC15).
+func finishReason(raw string) string {
+	switch raw {
+	case "function_call":
+		return "tool_calls"
+	case "eos", "eos_token", "stop_sequence", "end_turn":
+		return "stop"
+	case "max_tokens":
+		return "length"
+	}
+	return raw
+}
+
+// conclude decides how the call ended: cancelled, client_gone, upstream_error, aborted, filtered, incomplete_capture,
+// length, complete, in this order (SPEC 3).
+func (c *call) conclude() {
+	r := &c.rec
+	whole := c.failure == "" && c.answer.Finished()
+	delivered := whole && r.Stream // a harness may hang up once it has the finish reason
+	cause := context.Cause(c.ctx)
+	switch {
+	case errors.Is(cause, session.ErrCancelled) && !whole:
+		r.Outcome, r.Detail = record.Cancelled, "the session was cancelled"
+	case c.gone.Load() && !delivered:
+		r.Outcome, r.Detail = record.ClientGone, "the harness hung up"
+	case c.outcome != "":
+		r.Outcome, r.Detail = c.outcome, c.failure
+		if c.outcome == record.BudgetStop && r.ContextOverflow {
+			r.Detail = "the engine's context window is full: " + c.failure
+		}
+	case !whole:
+		r.Outcome, r.Detail = record.UpstreamError, "the call ended without an answer"
+		if cause != nil {
+			r.Detail = cause.Error()
+		}
+	default:
+		c.concludeChoices()
+		return
+	}
+	for i := range r.Choices {
+		r.Choices[i].Outcome = r.Outcome
+	}
+}
+
+// concludeChoices gives each choice of a finished answer its outcome, and the call the weightiest of them.
+func (c *call) concludeChoices() {
+	r := &c.rec
+	session := c.live.Record()
+	var problems []string
+	for i := range r.Choices {
+		ch := &r.Choices[i]
+		outcome := c.finished(ch)
+		if session.CaptureLevel == record.LevelTokens {
+			if detail, bad := validate.CaptureProblem(r, ch, session.Engine.Profile.VocabSize); bad {
+				outcome = outcome.Wins(record.IncompleteCapture)
+				problems = append(problems, detail)
+			}
+		}
+		if c.answer.Garbled > 0 || c.answer.Overflow > 0 {
+			outcome = outcome.Wins(record.IncompleteCapture)
+		}
+		ch.Outcome = outcome
+		if r.Outcome == "" {
+			r.Outcome = outcome
+		}
+		r.Outcome = r.Outcome.Wins(outcome)
+	}
+	if c.answer.Garbled > 0 {
+		problems = append(problems, "a part of the answer looked like JSON and could not be read")
+	}
+	if c.answer.Overflow > 0 {
+		problems = append(problems, "an event of the answer was larger than what is parsed")
+	}
+	r.Detail = strings.Join(problems, "; ")
+}
+
+// finished is the outcome that a choice's finish reason stands for.
+func (c *call) finished(ch *record.Choice) record.Outcome {
+	var a *engine.Choice
+	for _, x := range c.answer.Choices {
+		if x.Index == ch.Index {
+			a = x
+		}
+	}
+	switch {
+	case ch.FinishReason == "abort":
+		return record.Aborted
+	case ch.FinishReason == "content_filter" || a.Refused():
+		return record.Filtered
+	case ch.FinishReason == "length":
+		return record.Length
+	case ch.FinishReason == "tool_calls" && c.rec.MaxTokens > 0 && len(ch.SampledIDs) == c.rec.MaxTokens && a.UnfinishedCall():
+		return record.Length // cut in mid-call, though a streaming parser says tool_calls (WIRE 1)
+	}
+	return record.Complete
+}
