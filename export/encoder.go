@@ -1,0 +1,233 @@
+package export
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strconv"
+	"unicode/utf8"
+)
+
+// encoder writes JSON to a stream, field by field, in the order in which it is told to.
+type encoder struct {
+	w   io.Writer
+	buf []byte
+	n   int64
+	err error
+}
+
+const flushAt = 64 << 10
+
+// flush hands over what is written, save for the last byte, by which comma decides.
+func (e *encoder) flush() {
+	if len(e.buf) < flushAt || e.err != nil {
+		return
+	}
+	last := e.buf[len(e.buf)-1]
+	e.write(e.buf[:len(e.buf)-1])
+	e.buf = append(e.buf[:0], last)
+}
+
+func (e *encoder) close() (int64, error) {
+	if e.err == nil {
+		e.write(e.buf)
+	}
+	return e.n, e.err
+}
+
+func (e *encoder) write(b []byte) {
+	n, err := e.w.Write(b)
+	e.n += int64(n)
+	e.err = err
+}
+
+func (e *encoder) comma() {
+	if n := len(e.buf); n > 0 {
+		switch e.buf[n-1] {
+		case '{', '[', ':':
+		default:
+			e.buf = append(e.buf, ',')
+		}
+	}
+}
+
+func (e *encoder) key(name string) {
+	e.comma()
+	e.buf = append(e.buf, '"')
+	e.buf = append(e.buf, name...)
+	e.buf = append(e.buf, '"', ':')
+}
+
+func (e *encoder) open(c byte) {
+	e.comma()
+	e.buf = append(e.buf, c)
+}
+
+func (e *encoder) shut(c byte) {
+	e.buf = append(e.buf, c)
+	e.flush()
+}
+
+func (e *encoder) null(name string) {
+	e.key(name)
+	e.buf = append(e.buf, "null"...)
+}
+
+func (e *encoder) text(name, s string) {
+	e.key(name)
+	e.buf = appendString(e.buf, s)
+}
+
+// name writes a string, "" as null.
+func (e *encoder) name(name, s string) {
+	if s == "" {
+		e.null(name)
+		return
+	}
+	e.text(name, s)
+}
+
+func (e *encoder) int(name string, n int) {
+	e.key(name)
+	e.buf = strconv.AppendInt(e.buf, int64(n), 10)
+}
+
+// count writes a number, 0 as null.
+func (e *encoder) count(name string, n int) {
+	if n == 0 {
+		e.null(name)
+		return
+	}
+	e.int(name, n)
+}
+
+func (e *encoder) version(name string, v *int64) {
+	if v == nil {
+		e.null(name)
+		return
+	}
+	e.key(name)
+	e.buf = strconv.AppendInt(e.buf, *v, 10)
+}
+
+func (e *encoder) bool(name string, b bool) {
+	e.key(name)
+	e.buf = strconv.AppendBool(e.buf, b)
+}
+
+func (e *encoder) time(name string, t Time) {
+	e.key(name)
+	e.buf = appendTime(e.buf, t)
+}
+
+func (e *encoder) float(name string, v float64) {
+	e.key(name)
+	e.buf = appendFloat(e.buf, v)
+}
+
+// raw writes JSON as it came, on one line; empty is null.
+func (e *encoder) raw(name string, v json.RawMessage) {
+	e.key(name)
+	e.value(v)
+}
+
+func (e *encoder) value(v json.RawMessage) {
+	if len(v) == 0 {
+		e.comma()
+		e.buf = append(e.buf, "null"...)
+		return
+	}
+	e.comma()
+	if bytes.IndexByte(v, '\n') < 0 {
+		e.buf = append(e.buf, v...)
+		e.flush()
+		return
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, v); err != nil && e.err == nil {
+		e.err = err
+	}
+	e.buf = append(e.buf, b.Bytes()...)
+	e.flush()
+}
+
+func (e *encoder) raws(name string, list []json.RawMessage) {
+	e.key(name)
+	e.open('[')
+	for _, v := range list {
+		e.value(v)
+	}
+	e.shut(']')
+}
+
+func (e *encoder) ids(name string, ids []int32) {
+	e.key(name)
+	e.open('[')
+	for i, id := range ids {
+		if i > 0 {
+			e.buf = append(e.buf, ',')
+		}
+		e.buf = strconv.AppendInt(e.buf, int64(id), 10)
+	}
+	e.shut(']')
+}
+
+func (e *encoder) ints(name string, list []int) {
+	e.key(name)
+	e.open('[')
+	for _, n := range list {
+		e.comma()
+		e.buf = strconv.AppendInt(e.buf, int64(n), 10)
+	}
+	e.shut(']')
+}
+
+func (e *encoder) spans(name string, list [][2]int) {
+	e.key(name)
+	e.open('[')
+	for _, s := range list {
+		e.open('[')
+		e.buf = strconv.AppendInt(e.buf, int64(s[0]), 10)
+		e.buf = append(e.buf, ',')
+		e.buf = strconv.AppendInt(e.buf, int64(s[1]), 10)
+		e.shut(']')
+	}
+	e.shut(']')
+}
+
+func (e *encoder) texts(name string, list []string) {
+	e.key(name)
+	e.open('[')
+	for _, s := range list {
+		e.comma()
+		e.buf = appendString(e.buf, s)
+	}
+	e.shut(']')
+}
+
+// appendString quotes s as JSON. Bytes that are no UTF-8 become the replacement character, as Go's own encoder has
+// it; such text never holds ids.
+func appendString(b []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	b = append(b, '"')
+	for i := 0; i < len(s); {
+		c := s[i]
+		switch {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c == '\n':
+			b = append(b, '\\', 'n')
+		case c < 0x20 || c == 0x7f:
+			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		case c < utf8.RuneSelf:
+			b = append(b, c)
+		default:
+			r, size := utf8.DecodeRuneInString(s[i:])
+			b = utf8.AppendRune(b, r)
+			i += size
+			continue
+		}
+		i++
+	}
+	return append(b, '"')
+}
