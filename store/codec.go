@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 )
 
 // errPayload is a payload that passed its checksum and yet does not parse: written by a program with a fault.
@@ -71,10 +72,19 @@ func (r *reader) lengthAndBytes() []byte { return r.bytes(r.count()) }
 // appendIDs writes ids without their number. A valid id takes three bytes or fewer in the vocabularies of today; a
 // negative one, which an engine may send and a finding names later, takes five.
 func appendIDs(b []byte, ids []int32) []byte {
+	b = slices.Grow(b, binary.MaxVarintLen32*len(ids))
+	n := len(b)
+	b = b[:cap(b)]
 	for _, id := range ids {
-		b = binary.AppendUvarint(b, uint64(uint32(id)))
+		v := uint32(id)
+		for ; v >= 0x80; v >>= 7 {
+			b[n] = byte(v) | 0x80
+			n++
+		}
+		b[n] = byte(v)
+		n++
 	}
-	return b
+	return b[:n]
 }
 
 func (r *reader) ids(n int) []int32 {

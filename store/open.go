@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
+
+	"captureproxy/internal/record"
 )
 
 // loader rebuilds the index from the segments.
@@ -15,7 +18,20 @@ type loader struct {
 	log      *Log
 	seals    map[uint64]int64 // where segments end, by their successors' headers
 	sessions map[uint32]*loading
-	first    *DamageError // the first stretch of which it is not known whose it was
+	first    *DamageError  // the first damage
+	lost     []lostSegment // by number
+
+	// A running session may have lost its latest calls in a stretch of which nothing can be read, and only what was
+	// written of it later shows that it has not.
+	place   int          // in the log, counted in frames and stretches
+	unknown *DamageError // the last such stretch
+	at      int          // its place
+}
+
+// lostSegment is a segment of which nothing can be read.
+type lostSegment struct {
+	number uint64
+	damage *DamageError
 }
 
 // loading is what is found of one session while segments are read.
@@ -26,6 +42,7 @@ type loading struct {
 	holds    []*segment
 	deletion location
 	damage   *DamageError
+	place    int    // of the last frame
 	lostCall uint32 // 1 + the highest seq of a call that is known to be lost
 }
 
@@ -46,6 +63,7 @@ func (l *Log) load(w *writer) error {
 			return fmt.Errorf("store: cannot repair the end of %s: %w", g.path, err)
 		}
 	}
+	ld.passLost(math.MaxUint64)
 	for _, number := range slices.Sorted(maps.Keys(ld.sessions)) {
 		w.nextSession = max(w.nextSession, number+1)
 		ld.enter(number, ld.sessions[number])
@@ -95,7 +113,7 @@ func (ld *loader) openSegment(number uint64) error {
 		err = fmt.Errorf("it is segment %d by its header; give it its old name", h.number)
 	}
 	if err != nil {
-		return ld.unusable(f, path, err)
+		return ld.unusable(f, number, path, err)
 	}
 	g.salt = h.salt
 	l.index.segments = append(l.index.segments, g)
@@ -119,7 +137,7 @@ func readSegmentHeader(f file) (segmentHeader, error) {
 
 // unusable deals with a segment whose header cannot be used: reports it, or removes it when a crash happened while it
 // was made. Frames are written only once the header is on disk, so then there is nothing behind it.
-func (ld *loader) unusable(f file, path string, why error) error {
+func (ld *loader) unusable(f file, number uint64, path string, why error) error {
 	data, err := readAll(f, nil)
 	if err != nil {
 		return errors.Join(fmt.Errorf("store: cannot read %s: %w", path, err), f.Close())
@@ -127,8 +145,24 @@ func (ld *loader) unusable(f file, path string, why error) error {
 	if zeros(data[min(len(data), segmentHeaderSize):]) {
 		return errors.Join(f.Close(), ld.log.fs.remove(path))
 	}
-	ld.report(&DamageError{File: path, Length: int64(len(data)), Reason: why.Error()})
+	e := &DamageError{File: path, Length: int64(len(data)), Reason: why.Error()}
+	ld.report(e)
+	ld.lost = append(ld.lost, lostSegment{number, e})
 	return f.Close()
+}
+
+// passLost notes the lost segments before a segment.
+func (ld *loader) passLost(number uint64) {
+	for len(ld.lost) > 0 && ld.lost[0].number < number {
+		ld.doubt(ld.lost[0].damage)
+		ld.lost = ld.lost[1:]
+	}
+}
+
+// doubt notes a stretch that may have held calls of any session that was running.
+func (ld *loader) doubt(e *DamageError) {
+	ld.place++
+	ld.unknown, ld.at = e, ld.place
 }
 
 // readAll returns a file's bytes, in b if they fit.
@@ -150,22 +184,25 @@ func readAll(f file, b []byte) ([]byte, error) {
 
 // readSegment takes over what a segment holds.
 func (ld *loader) readSegment(g *segment, data []byte, last bool, w *writer) error {
+	ld.passLost(g.number)
 	seal, sealed := ld.seals[g.number]
+	missing := seal - int64(len(data))
 	if sealed {
-		if missing := seal - int64(len(data)); missing > 0 {
-			ld.report(&DamageError{File: g.path, Offset: int64(len(data)), Length: missing, Reason: "the file is cut short"})
-			g.damaged = true
-		} else {
-			data = data[:seal]
-		}
+		data = data[:min(seal, int64(len(data)))]
 	}
 	found := scan(data, g.salt, sealed)
+	bad := found.bad
 	for _, f := range found.frames {
+		for ; len(bad) > 0 && bad[0].from < f.offset; bad = bad[1:] {
+			ld.bad(g, bad[0])
+		}
 		ld.frame(g, f)
 	}
-	for _, bad := range found.bad {
-		g.damaged = true
-		ld.bad(g, bad)
+	for _, b := range bad {
+		ld.bad(g, b)
+	}
+	if sealed && missing > 0 {
+		ld.bad(g, span{from: int64(len(data)), to: seal})
 	}
 	g.end, g.filled, g.sealed = found.end, int64(len(data)), true
 	w.sealed, w.sealedEnd = g.number, g.end
@@ -198,6 +235,8 @@ func (ld *loader) frame(g *segment, f frameAt) {
 		return
 	}
 	s := ld.session(f.session)
+	ld.place++
+	s.place = ld.place
 	if f.typ == frameDelete {
 		s.deletion = at
 		return
@@ -219,7 +258,12 @@ func (ld *loader) frame(g *segment, f frameAt) {
 func (ld *loader) bad(g *segment, bad span) {
 	e := &DamageError{File: g.path, Offset: bad.from, Length: bad.to - bad.from, Reason: "no valid frame"}
 	ld.report(e)
-	if bad.header == nil || bad.header.typ == frameProbe {
+	g.damaged = true
+	if bad.header == nil {
+		ld.doubt(e)
+		return
+	}
+	if bad.header.typ == frameProbe {
 		return
 	}
 	s := ld.session(bad.header.session)
@@ -263,6 +307,9 @@ func (ld *loader) enter(number uint32, found *loading) {
 	}
 	s := &session{id: r.ID, instance: r.Instance, number: number, created: r.CreatedAt, holds: found.holds,
 		nextVersion: found.version + 1, nextSeq: max(uint32(calls), found.lostCall), damage: found.damage}
+	if ld.unknown != nil && found.place < ld.at && r.Status == record.Running {
+		s.damage = cmp.Or(s.damage, ld.unknown)
+	}
 	s.describe(r)
 	x.add(s)
 	x.setRecord(s, found.record)
