@@ -69,15 +69,20 @@ func checkSampledIDs(r *report, ch *record.Choice) {
 }
 
 func checkIDRange(r *report, what string, ids []int32, vocab int) {
+	limit := uint32(1) << 31 // as a uint32, a negative id is at least this
+	if vocab > 0 {
+		limit = uint32(vocab)
+	}
 	for i, id := range ids {
+		if uint32(id) < limit {
+			continue
+		}
 		if id < 0 {
 			r.add(Fatal, InvalidTokenID, "%s id %d is %d, which is negative", what, i, id)
-			return
-		}
-		if vocab > 0 && int(id) >= vocab {
+		} else {
 			r.add(Fatal, InvalidTokenID, "%s id %d is %d, beyond the vocabulary of %d", what, i, id, vocab)
-			return
 		}
+		return
 	}
 }
 
