@@ -239,3 +239,8 @@ func chunks(choices ...string) string {
 	b.WriteString("data: [DONE]\n\n")
 	return b.String()
 }
+
+// idle sets both idle limits.
+func idle(d time.Duration) func(*engine.Config) {
+	return func(c *engine.Config) { c.Timeouts = engine.Timeouts{FirstByte: d, Idle: d} }
+}

@@ -217,6 +217,26 @@ func (a *Answer) prompt(cur *jsonscan.Cursor) bool {
 	return array
 }
 
+// sglext reads SGLang's extension, {"input_ids": […], "output_ids": [[choice 0], …]}, which comes once per answer (BC11), and
+// reports whether it held ids.
+func (a *Answer) sglext(cur *jsonscan.Cursor) bool {
+	found := false
+	for o := cur.Object(); o.Next(); {
+		switch string(o.Key) {
+		case "input_ids":
+			found = a.prompt(cur) || found
+		case "output_ids":
+			index := int64(0)
+			for lists := cur.Array(); lists.Next(); index++ {
+				if c := a.choice(index); c != nil {
+					found = c.sampled(cur) || found
+				}
+			}
+		}
+	}
+	return found
+}
+
 // Remarks are the contradictions found in what the answer says of all its choices.
 func (a *Answer) Remarks() []record.Remark { return a.remarks }
 

@@ -87,6 +87,9 @@ func (p *pass) object(data []byte) {
 			continue
 		case "prompt_token_ids":
 			drop = p.a.prompt(cur) && p.strip.TokenIDs
+		case "sglext":
+			drop = p.a.sglext(cur) && p.strip.TokenIDs
+			p.useful = p.useful || !drop
 		case "usage":
 			raw := cur.Raw()
 			p.a.usage(raw)
