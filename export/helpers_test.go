@@ -50,14 +50,6 @@ func call(number int, prompt, sampled []int32, logprobs ...float64) *record.Call
 	}
 }
 
-func fill(n int, v float64) []float64 {
-	out := make([]float64, n)
-	for i := range out {
-		out[i] = v
-	}
-	return out
-}
-
 func bytesOf(t testing.TB, r *Rollout) []byte {
 	t.Helper()
 	var b bytes.Buffer

@@ -52,7 +52,7 @@ func checkCaptureFailed(r *report, f RolloutFacts) {
 
 func checkDegenerate(r *report, f RolloutFacts, stats graph.Stats) {
 	if least := f.Session.Spec.MinTurns; least != nil && stats.Turns < *least {
-		r.add(Fatal, DegenerateRollout, "%d turns, at least %d were asked for", stats.Turns, *least)
+		r.add(Fatal, DegenerateRollout, "turns: %d, at least %d were asked for", stats.Turns, *least)
 		return
 	}
 	if stats.Turns == 1 && f.BudgetStops == 0 {
@@ -75,10 +75,10 @@ func checkRoots(r *report, f RolloutFacts, stats graph.Stats) {
 
 func checkShape(r *report, f RolloutFacts, stats graph.Stats) {
 	if stats.Forks > 0 {
-		r.add(Info, Forks, "%d turns have several continuations", stats.Forks)
+		r.add(Info, Forks, "turns with several continuations: %d", stats.Forks)
 	}
 	if stats.Discarded > 0 {
-		r.add(Warn, DiscardedTurns, "%d turns led nowhere while a sibling went on; they are in no training row", stats.Discarded)
+		r.add(Warn, DiscardedTurns, "turns that led nowhere while a sibling went on: %d; they are in no training row", stats.Discarded)
 	}
 	for _, group := range f.Graph.Ambiguous {
 		var ids []string
@@ -152,13 +152,13 @@ func callsWhere(calls []*record.Call, is func(*record.Call) bool) []string {
 func checkContextBudget(r *report, f RolloutFacts) {
 	calls := callsWhere(f.Calls, func(c *record.Call) bool { return c.ContextOverflow })
 	if len(calls) > 0 {
-		r.add(Warn, ContextBudgetExhausted, "the engine refused %d calls as longer than its context: %s", len(calls), strings.Join(calls, ", "))
+		r.add(Warn, ContextBudgetExhausted, "the engine refused as longer than its context: call %s", strings.Join(calls, ", "))
 	}
 }
 
 func checkUpstreamErrors(r *report, f RolloutFacts) {
 	calls := callsWhere(f.Calls, func(c *record.Call) bool { return c.Outcome == record.UpstreamError })
 	if len(calls) > 0 {
-		r.add(Warn, UpstreamErrors, "%d calls failed at the engine: %s", len(calls), strings.Join(calls, ", "))
+		r.add(Warn, UpstreamErrors, "failed at the engine: call %s", strings.Join(calls, ", "))
 	}
 }
