@@ -107,22 +107,25 @@ func TestAnyHistory(t *testing.T) {
 					t.Fatal(err)
 				}
 				m.open(t)
-			},
-			"": func(t *rapid.T) {
-				sessions, _, err := m.l.Sessions(ctx, store.Filter{})
-				if err != nil || len(sessions) != len(m.sessions) {
-					t.Fatalf("%d sessions (%v), want %d", len(sessions), err, len(m.sessions))
-				}
-				for _, s := range sessions {
-					want := m.sessions[s.ID]
-					if want == nil || want.Status != s.Status || want.Instance != s.Instance || s.CaptureFailed != "" {
-						t.Fatalf("session %+v, want %+v", s, want)
-					}
-					storetest.CheckCalls(t, m.l, s.ID, m.calls[s.ID]...)
-				}
+				m.check(t)
 			},
 		})
+		m.check(t)
 	})
+}
+
+func (m *model) check(t *rapid.T) {
+	sessions, _, err := m.l.Sessions(ctx, store.Filter{})
+	if err != nil || len(sessions) != len(m.sessions) {
+		t.Fatalf("%d sessions (%v), want %d", len(sessions), err, len(m.sessions))
+	}
+	for _, s := range sessions {
+		want := m.sessions[s.ID]
+		if want == nil || want.Status != s.Status || want.Instance != s.Instance || s.CaptureFailed != "" {
+			t.Fatalf("session %+v, want %+v", s, want)
+		}
+		storetest.CheckCalls(t, m.l, s.ID, m.calls[s.ID]...)
+	}
 }
 
 // TestSpaceIsGivenBack deletes sessions from a log of many segments, some wholly, some but for one call.
