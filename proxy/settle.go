@@ -123,7 +123,7 @@ func (c *call) conclude() {
 	cause := context.Cause(c.ctx)
 	switch {
 	case errors.Is(cause, session.ErrCancelled) && !whole:
-		r.Outcome, r.Detail = record.Cancelled, "the session was cancelled"
+		r.Outcome, r.Detail = record.Cancelled, cause.Error()
 	case c.gone.Load() && !delivered:
 		r.Outcome, r.Detail = record.ClientGone, "the harness hung up"
 	case c.outcome != "":

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -38,8 +39,11 @@ type pool struct {
 	idle []*conn // most recently used last
 }
 
-func newPool(u *url.URL) *pool {
+func newPool(u *url.URL, noLinkLocal bool) *pool {
 	p := &pool{address: u.Host, dialer: net.Dialer{Timeout: 10 * time.Second}}
+	if noLinkLocal {
+		p.dialer.Control = refuseLinkLocal
+	}
 	port := "80"
 	if u.Scheme == "https" {
 		port = "443"
@@ -49,6 +53,18 @@ func newPool(u *url.URL) *pool {
 		p.address = net.JoinHostPort(u.Hostname(), port)
 	}
 	return p
+}
+
+// refuseLinkLocal looks at the address that a name has led to, at the moment of connecting.
+func refuseLinkLocal(_, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	if to.Addr().Unmap().IsLinkLocalUnicast() {
+		return fmt.Errorf("%s is a link-local address, which no engine has", to.Addr())
+	}
+	return nil
 }
 
 // conn is one upstream connection.

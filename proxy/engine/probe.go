@@ -36,6 +36,9 @@ func (u *Upstream) probe(ctx context.Context) *Profile {
 	if u.forced != "" {
 		p.Level, p.StreamCapture = u.forced, u.forced == record.LevelTokens
 		p.LogprobsMode = u.logprobsMode(ctx, p)
+		if ctx.Err() != nil {
+			return nil
+		}
 		return p
 	}
 	streamed := u.ask(ctx, p, `"max_tokens":16,"return_token_ids":true,"logprobs":true,"top_logprobs":0,"stream":true,"stream_options":{"include_usage":true},`+probeMessages)
@@ -72,6 +75,9 @@ func (u *Upstream) probe(ctx context.Context) *Profile {
 				p.ReasoningField = c.message.reasoningName
 			}
 		}
+	}
+	if ctx.Err() != nil { // out of time: what was not answered says nothing about what the engine can do
+		return nil
 	}
 	return p
 }

@@ -76,8 +76,8 @@ func (u *Upstream) Refuse(s Shape) {
 	})
 }
 
-// retryMeasure is how long after a failed measurement the next one may start.
-const retryMeasure = 2 * time.Second
+// RetryMeasure is how long after a failed measurement the next one may start.
+const RetryMeasure = 2 * time.Second
 
 // Measure measures the engine once; concurrent callers share the measurement. It returns the profile, whose Measured is
 // false when the engine could not be reached.
@@ -88,7 +88,7 @@ func (u *Upstream) Measure(ctx context.Context) *Profile {
 	u.measuring.Lock()
 	defer u.measuring.Unlock()
 	p := u.Profile()
-	if p.Measured || time.Since(time.Unix(0, u.asked.Load())) < retryMeasure {
+	if p.Measured || time.Since(time.Unix(0, u.asked.Load())) < RetryMeasure {
 		return p
 	}
 	if measured := u.probe(ctx); measured != nil {

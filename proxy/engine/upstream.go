@@ -33,6 +33,8 @@ type Config struct {
 	// Level, when set, is taken for measured.
 	Level    record.Level
 	Timeouts Timeouts
+	// NoLinkLocal refuses connections to link-local addresses, where clouds serve credentials, whatever name led there.
+	NoLinkLocal bool
 }
 
 // Upstream is one engine under one credential. It is safe for concurrent use.
@@ -81,7 +83,7 @@ func NewUpstream(c Config) (*Upstream, error) {
 	}
 	up := &Upstream{
 		root: u, key: c.Key, authHeader: textproto.CanonicalMIMEHeaderKey(c.AuthHeader), model: c.Model, provider: c.Provider, forced: c.Level,
-		timeouts: c.Timeouts, pool: newPool(u),
+		timeouts: c.Timeouts, pool: newPool(u, c.NoLinkLocal),
 	}
 	up.profile.Store(&Profile{Level: c.Level, StreamCapture: c.Level == record.LevelTokens, LogprobsMode: record.LogprobsUnknown, Provider: provider(c.Provider)})
 	return up, nil

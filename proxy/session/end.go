@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -138,7 +137,13 @@ func (l *Live) Close(ctx context.Context, claim Claim, change func(*record.Sessi
 	return rec, nil
 }
 
-var errClosed = errors.New("the session was closed before the call ended")
+// errClosed ends the calls that a close no longer waits for. It counts as a cancellation: the engine did nothing wrong.
+var errClosed error = closedEarly{}
+
+type closedEarly struct{}
+
+func (closedEarly) Error() string        { return "the session was closed before the call ended" }
+func (closedEarly) Is(target error) bool { return target == ErrCancelled }
 
 // Cancel ends the session at once: calls under way are aborted upstream now.
 func (l *Live) Cancel(ctx context.Context, reason string) (*record.Session, error) {

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -14,11 +13,11 @@ import (
 type Live struct {
 	id       string
 	registry *Registry
-	// Engine answers the session's calls; nil when none is known.
-	engine *engine.Upstream
 
-	mu  sync.Mutex
-	rec *record.Session // never changed in place: replaced, so that readers need no copy
+	mu sync.Mutex
+	// engine answers the session's calls; nil when none is known.
+	engine *engine.Upstream
+	rec    *record.Session // never changed in place: replaced, so that readers need no copy
 	// ending says that no call is admitted any more; ended is closed once the terminal status is written.
 	ending       bool
 	ended        chan struct{}
@@ -78,7 +77,21 @@ func (l *Live) count(c *record.Call) {
 func (l *Live) ID() string { return l.id }
 
 // Engine is what answers the session's calls, nil when none is known.
-func (l *Live) Engine() *engine.Upstream { return l.engine }
+func (l *Live) Engine() *engine.Upstream {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.engine
+}
+
+// takeEngine gives the session an engine where it has none, and reports whether up is its engine now.
+func (l *Live) takeEngine(up *engine.Upstream) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.engine == nil {
+		l.engine = up
+	}
+	return l.engine == up
+}
 
 // Record returns the session's record as it stands. It must not be changed.
 func (l *Live) Record() *record.Session {
@@ -97,19 +110,6 @@ func (l *Live) Counts() (Counts, time.Duration) {
 		return c, 0
 	}
 	return c, l.registry.now().Sub(l.touched)
-}
-
-// Update replaces the session's record by what change makes of a copy, durably.
-func (l *Live) Update(ctx context.Context, change func(*record.Session)) (*record.Session, error) {
-	l.mu.Lock()
-	next := *l.rec
-	change(&next)
-	l.rec = &next
-	l.mu.Unlock()
-	if err := l.registry.store.PutSession(ctx, &next); err != nil {
-		return &next, fmt.Errorf("recording session %s: %w", l.id, err)
-	}
-	return &next, nil
 }
 
 // wait returns when no call is under way, or with ctx's error.

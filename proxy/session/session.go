@@ -27,7 +27,7 @@ var (
 	// ErrEnded: the session takes no calls any more.
 	ErrEnded = errors.New("the session has ended")
 	// ErrConflict: the id is taken by a session that was created otherwise.
-	ErrConflict = errors.New("the session id is taken by a session that was created with another body")
+	ErrConflict = errors.New("the session id is taken by a session that has ended or was created with another body")
 	// ErrBadID: the id is not of the allowed form.
 	ErrBadID = errors.New("a session id is 1 to 128 of A-Z a-z 0-9 _ . -, the first a letter or digit")
 	// ErrDraining: the proxy is shutting down.
@@ -61,8 +61,9 @@ func randomHex(n int) string {
 
 // Registry is the set of this process's live sessions. It is safe for concurrent use.
 type Registry struct {
-	store Store
-	now   func() time.Time
+	store   Store
+	now     func() time.Time
+	records recordLocks
 
 	mu       sync.Mutex
 	live     map[string]*Live // running sessions
@@ -73,9 +74,9 @@ type Registry struct {
 // Open returns a registry with the store's running sessions in it: they go on where they were. engineOf names the engine
 // of a restored session, nil when it is not known any more.
 func Open(ctx context.Context, st Store, now func() time.Time, engineOf func(*record.Session) *engine.Upstream) (*Registry, error) {
-	r := &Registry{store: st, now: now, live: map[string]*Live{}}
+	r := &Registry{store: st, now: now, records: newRecordLocks(), live: map[string]*Live{}}
 	running, _, err := st.Sessions(ctx, store.Filter{Status: string(record.Running)})
-	if err != nil {
+	if err != nil && !errors.Is(err, store.ErrDamaged) { // a damaged session keeps no other one from going on
 		return nil, fmt.Errorf("reading the running sessions: %w", err)
 	}
 	for _, s := range running {
@@ -90,7 +91,7 @@ func Open(ctx context.Context, st Store, now func() time.Time, engineOf func(*re
 	return r, nil
 }
 
-// Create registers a session. spec.RequestHash tells a repeated request, which gets the same session again, from another
+// Create registers a session. Spec.RequestHash tells a repeated request, which gets the same session again, from another
 // one for the same id, which gets ErrConflict. The record is durable before the session can be used; when it cannot be
 // written, nothing is left behind.
 func (r *Registry) Create(ctx context.Context, s *record.Session, up *engine.Upstream) (*Live, error) {
@@ -100,37 +101,31 @@ func (r *Registry) Create(ctx context.Context, s *record.Session, up *engine.Ups
 	if !ValidID(s.ID) {
 		return nil, ErrBadID
 	}
+	if r.Draining() {
+		return nil, ErrDraining
+	}
 	s.Instance = randomHex(8)
 	s.Status = record.Running
 	s.CreatedAt = r.now().UTC().Truncate(time.Microsecond)
 	switch err := r.store.CreateSession(ctx, s); {
 	case errors.Is(err, store.ErrExists):
-		return r.again(ctx, s)
+		return r.again(ctx, s, up)
 	case err != nil:
 		return nil, fmt.Errorf("recording session %s: %w", s.ID, err)
 	}
 	l := newLive(r, s, up)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.draining {
-		return l, ErrDraining
-	}
 	r.live[s.ID] = l
 	return l, nil
 }
 
 // again answers a create for an id that exists.
-func (r *Registry) again(ctx context.Context, s *record.Session) (*Live, error) {
-	old, err := r.store.Session(ctx, s.ID)
-	if err != nil {
-		return nil, fmt.Errorf("reading session %s: %w", s.ID, err)
-	}
-	if old.Spec.RequestHash != s.Spec.RequestHash || old.Status != record.Running {
-		return nil, ErrConflict
-	}
+func (r *Registry) again(ctx context.Context, s *record.Session, up *engine.Upstream) (*Live, error) {
 	for range 100 { // the creator that came first may not have entered it yet
-		if l, err := r.Get(s.ID); err == nil {
-			return l, nil
+		l, err := r.Repeat(ctx, s.ID, s.Spec.RequestHash, up)
+		if !errors.Is(err, ErrUnknown) {
+			return l, err
 		}
 		select {
 		case <-ctx.Done():
@@ -141,8 +136,30 @@ func (r *Registry) again(ctx context.Context, s *record.Session) (*Live, error) 
 	return nil, ErrConflict
 }
 
+// Repeat returns the running session of that id when it was created by the same request and for the same engine,
+// ErrConflict when it was not or has ended, and ErrUnknown when there is no such session. A session whose engine was
+// forgotten (credentials do not survive the process) takes up again.
+func (r *Registry) Repeat(ctx context.Context, id, requestHash string, up *engine.Upstream) (*Live, error) {
+	l, err := r.Get(id)
+	if err == nil {
+		if l.Record().Spec.RequestHash != requestHash || !l.takeEngine(up) {
+			return nil, ErrConflict
+		}
+		return l, nil
+	}
+	switch old, err := r.store.Session(ctx, id); {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, ErrUnknown
+	case err != nil:
+		return nil, fmt.Errorf("reading session %s: %w", id, err)
+	case old.Status != record.Running:
+		return nil, ErrConflict
+	}
+	return nil, ErrUnknown // being created at this moment
+}
+
 // Get returns a running session: ErrUnknown when there is none of that id, or ErrEnded. It asks no store, so that a
-// wrong key costs nothing; see Known for ended sessions.
+// wrong key costs nothing; see Find for ended sessions.
 func (r *Registry) Get(id string) (*Live, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -240,7 +257,8 @@ func (r *Registry) Drain(ctx context.Context) {
 
 var errDrained = errors.New("the proxy shut down before the call ended")
 
-func (r *Registry) isDraining() bool {
+// Draining reports whether Drain was called.
+func (r *Registry) Draining() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.draining

@@ -31,7 +31,7 @@ type Ticket struct {
 //
 // It fails with ErrEnded when the session takes no calls any more.
 func (l *Live) Admit(hash string, repeats bool, cancel context.CancelCauseFunc) (*Ticket, error) {
-	if l.registry.isDraining() {
+	if l.registry.Draining() {
 		return nil, ErrDraining
 	}
 	l.mu.Lock()
