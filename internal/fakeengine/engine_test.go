@@ -2,6 +2,7 @@ package fakeengine
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
@@ -303,6 +304,7 @@ func BenchmarkStream(b *testing.B) {
 	e := New(Options{})
 	body := []byte(`{"messages":[{"role":"system","content":"` + strings.Repeat("You are a careful agent. ", 160) +
 		`"},{"role":"user","content":"go"}],"tools":[` + bashTool + `],"return_token_ids":true,"logprobs":true,"stream":true,"stream_options":{"include_usage":true}}`)
+	post(b, e, body) // loads the vocabulary
 	b.ReportAllocs()
 	for b.Loop() {
 		post(b, e, body)
@@ -313,8 +315,31 @@ func BenchmarkWhole(b *testing.B) {
 	e := New(Options{})
 	body := []byte(`{"messages":[{"role":"system","content":"` + strings.Repeat("You are a careful agent. ", 160) +
 		`"},{"role":"user","content":"go"}],"tools":[` + bashTool + `],"return_token_ids":true,"logprobs":true}`)
+	post(b, e, body) // loads the vocabulary
 	b.ReportAllocs()
 	for b.Loop() {
 		post(b, e, body)
 	}
+}
+
+// Whatever is sent, the engine answers: JSON, with a status that blames nobody else.
+func FuzzChat(f *testing.F) {
+	f.Add([]byte(`{"messages":[{"role":"user","content":"hi"}],"n":2,"seed":1,"stop":["x"],"max_tokens":5}`))
+	f.Add([]byte(`{"messages":[{"role":"assistant","tool_calls":[{"function":{"arguments":"{"}}]}],"tools":[` + bashTool + `],"tool_choice":"required"}`))
+	f.Add([]byte(`{"messages":"x","prompt":[[1],"a"],"kv_transfer_params":{"prompt_token_ids":[1]},"logprobs":3,"top_logprobs":20}`))
+	e := New(Options{MaxModelLen: 4096})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if n := gjson.GetBytes(body, "n").Int(); n > 8 || strings.Contains(string(body), "fault:") {
+			return // slow by right
+		}
+		for _, path := range []string{"/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"} {
+			w := recording{method: "POST", path: path, request: string(body)}.play(e)
+			if w.Code >= 500 {
+				t.Fatalf("%s: status %d: %s", path, w.Code, w.Body)
+			}
+			if strings.HasPrefix(w.Header().Get("Content-Type"), "application/json") && !json.Valid(w.Body.Bytes()) {
+				t.Fatalf("%s: no JSON: %s", path, w.Body)
+			}
+		}
+	})
 }
