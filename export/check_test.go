@@ -1,8 +1,10 @@
 package export
 
 import (
+	"bytes"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -89,6 +91,10 @@ func TestReadRefuses(t *testing.T) {
 		"half an id":     `{"session_id":"a","sequences":[{"input_ids":[1.5]}]}`,
 		"a huge id":      `{"session_id":"a","sequences":[{"input_ids":[3000000000]}]}`,
 		"text logprobs":  `{"session_id":"a","sequences":[{"logprobs":["x"]}]}`,
+		"n_prompt":       `{"session_id":"a","turns":[{"n_prompt":-1}]}`,
+		"n_sampled":      `{"session_id":"a","turns":[{"n_sampled":9223372036854775807}]}`,
+		"prompt_len":     `{"session_id":"a","sequences":[{"prompt_len":-1}]}`,
+		"a span":         `{"session_id":"a","sequences":[{"turn_spans":[[2,1]]}]}`,
 		"a strange time": `{"session_id":"a","created_at":"yesterday"}`,
 	} {
 		if r, err := Read(strings.NewReader(in)); err == nil {
@@ -181,4 +187,29 @@ func drawCalls(t *rapid.T) []*record.Call {
 		calls = append(calls, c)
 	}
 	return calls
+}
+
+// FuzzRead reads whatever it is given; what it accepts must not upset anything that works on documents.
+func FuzzRead(f *testing.F) {
+	golden, err := os.ReadFile("testdata/rollout.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(golden)
+	f.Add([]byte(`{"session_id":"a","rollout_type":"train","turns":[{"node_id":"n","n_prompt":1,"n_sampled":2}],"sequences":[{"role":"agent","node_ids":["n"],"root_id":"n","turn_spans":[[1,3]],"trainable":true}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := Read(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		Check(r)
+		_, _ = TraceEntries(r) // an error is as good as entries here
+		again, err := Read(bytes.NewReader(bytesOf(t, r)))
+		if err != nil {
+			t.Fatalf("does not read what it wrote: %v", err)
+		}
+		if !bytes.Equal(bytesOf(t, r), bytesOf(t, again)) {
+			t.Fatal("changes what it wrote")
+		}
+	})
 }

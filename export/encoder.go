@@ -160,16 +160,36 @@ func (e *encoder) raws(name string, list []json.RawMessage) {
 	e.shut(']')
 }
 
-func (e *encoder) ids(name string, ids []int32) {
+// list writes n elements, handing over what is written on the way: rows are long.
+func (e *encoder) list(name string, n int, element func(b []byte, i int) []byte) {
 	e.key(name)
 	e.open('[')
-	for i, id := range ids {
+	for i := range n {
 		if i > 0 {
 			e.buf = append(e.buf, ',')
 		}
-		e.buf = strconv.AppendInt(e.buf, int64(id), 10)
+		e.buf = element(e.buf, i)
+		if i&1023 == 0 {
+			e.flush()
+		}
 	}
 	e.shut(']')
+}
+
+func (e *encoder) ids(name string, ids []int32) {
+	e.list(name, len(ids), func(b []byte, i int) []byte { return strconv.AppendInt(b, int64(ids[i]), 10) })
+}
+
+func (e *encoder) mask(name string, m Mask) {
+	e.list(name, len(m), func(b []byte, i int) []byte { return append(b, '0'+m[i]) })
+}
+
+func (e *encoder) logprobs(name string, l Logprobs) {
+	if l == nil {
+		e.null(name)
+		return
+	}
+	e.list(name, len(l), func(b []byte, i int) []byte { return appendFloat(b, l[i]) })
 }
 
 func (e *encoder) ints(name string, list []int) {

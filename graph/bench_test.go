@@ -40,6 +40,46 @@ func BenchmarkLink(b *testing.B) {
 	}
 }
 
+// talking gives the turns the messages of one growing conversation: two more with each turn.
+func talking(turns []Turn) []Turn {
+	var said []json.RawMessage
+	for i := range turns {
+		said = append(said, say("user", fmt.Sprintf("%0300d", i)))
+		turns[i].Request = append([]json.RawMessage(nil), said...)
+		turns[i].Reply = say("assistant", fmt.Sprintf("%0100d", i))
+		said = append(said, turns[i].Reply)
+	}
+	return turns
+}
+
+func BenchmarkLinkMessages(b *testing.B) {
+	for _, n := range []int{200, 2000} {
+		turns := talking(make([]Turn, n))
+		for i := range turns {
+			turns[i].Arrival = i
+		}
+		b.Run(fmt.Sprint("turns=", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				Link(turns)
+			}
+		})
+	}
+}
+
+// BenchmarkExplain links turns that are all roots although their messages go on.
+func BenchmarkExplain(b *testing.B) {
+	for _, n := range []int{200, 2000} {
+		turns := talking(growing(n, 128_000, false))
+		b.Run(fmt.Sprint("turns=", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				Link(turns)
+			}
+		})
+	}
+}
+
 func BenchmarkSequences(b *testing.B) {
 	g := Link(growing(200, 128_000, true))
 	b.ReportAllocs()

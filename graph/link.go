@@ -25,9 +25,10 @@ func (g *Graph) linkParents() []promptKey {
 		if names == nil {
 			names = newInterner()
 		}
-		s := sequence{node: i, prompt: names.conversation(t.Request)}
+		s := sequence{node: i}
+		_, s.prompt = names.conversation(t.Request)
 		if hasReply(t) {
-			s.sampled = []int32{names.reply(t.Reply)}
+			s.sampled = []int32{names.reply(t.Reply).id}
 		}
 		messages = append(messages, s)
 	}

@@ -1,6 +1,9 @@
 package graph
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // explainRoots looks, for each root with ids, for an earlier turn whose conversation its messages carry on, and says
 // where the tokens part. A session with one root costs nothing here.
@@ -20,7 +23,7 @@ func (g *Graph) explainRoots() {
 		n := &g.Nodes[i]
 		talk := past.read(n.Turn)
 		if n.Parent == None && n.Turn.hasIDs() {
-			if u := past.continuedBy(talk); u != None {
+			if u := past.continuedBy(n.Turn, talk); u != None {
 				n.Continues, n.Break = u, g.explain(u, i)
 			}
 		}
@@ -32,9 +35,7 @@ func (g *Graph) explainRoots() {
 type talk struct {
 	request []int32
 	reply   []int32 // empty or one
-	replied bool    // with text or calls
 	replyOf seen
-	history []seen // of request
 	setting setting
 }
 
@@ -53,9 +54,9 @@ type past struct {
 
 	tree *trie
 	// Per node of tree: the latest turn whose conversation passes here, and the earliest whose answer ends here.
-	passed map[int32]int
-	ended  map[int32]int
+	passed, ended []int
 
+	silence   int32           // the number of an answer without text or calls, which says nothing
 	byReply   map[int32]int   // number of an answer → the latest turn that gave it
 	byCall    map[string]int  // id of a tool call → the turn that made it
 	bySetting map[setting]int // the latest turn with more than its opening
@@ -63,38 +64,23 @@ type past struct {
 }
 
 func newPast() *past {
+	names := newInterner()
+	silent := message{role: "assistant"}
 	return &past{
-		names: newInterner(), manifest: map[string]int32{}, settings: newTrie(),
-		tree: newTrie(), passed: map[int32]int{}, ended: map[int32]int{},
+		names: names, silence: names.number(silent.identity()), manifest: map[string]int32{}, settings: newTrie(),
+		tree:    newTrie(),
 		byReply: map[int32]int{}, byCall: map[string]int{}, bySetting: map[setting]int{}, length: map[int]int{},
 	}
 }
 
 func (p *past) read(t *Turn) talk {
-	lead := p.names.leading(t.Request)
-	c := talk{setting: setting{thread: t.Thread}}
-	c.setting.system = p.system(t.Request[:lead])
-	c.setting.tools = p.tools(t.Tools)
-	for _, raw := range t.Request[lead:] {
-		s := p.names.message(raw)
-		c.request = append(c.request, s.id)
-		c.history = append(c.history, s)
-	}
+	system, request := p.names.conversation(t.Request)
+	c := talk{request: request, setting: setting{p.settings.insert(0, system), p.tools(t.Tools), t.Thread}}
 	if hasReply(t) {
-		m := parseMessage(t.Reply, "assistant")
-		c.replied = m.text != "" || len(m.calls) > 0
-		c.replyOf = p.names.look(p.names.replies, t.Reply, "assistant")
+		c.replyOf = p.names.reply(t.Reply)
 		c.reply = []int32{c.replyOf.id}
 	}
 	return c
-}
-
-func (p *past) system(messages []json.RawMessage) int32 {
-	ids := make([]int32, len(messages))
-	for i, raw := range messages {
-		ids[i] = p.names.message(raw).id
-	}
-	return p.settings.insert(0, ids)
 }
 
 func (p *past) tools(tools []json.RawMessage) int32 {
@@ -115,13 +101,16 @@ func (p *past) tools(tools []json.RawMessage) int32 {
 
 func (p *past) add(i int, c talk) {
 	end := p.tree.insert(p.tree.insert(0, c.request), c.reply)
+	for len(p.passed) < len(p.tree.nodes) {
+		p.passed, p.ended = append(p.passed, None), append(p.ended, None)
+	}
 	for n := end; n != 0; n = p.tree.nodes[n].up {
 		p.passed[n] = i
 	}
-	if _, ok := p.ended[end]; !ok && len(c.reply) > 0 {
+	if p.ended[end] == None && len(c.reply) > 0 {
 		p.ended[end] = i
 	}
-	if c.replied {
+	if len(c.reply) > 0 && c.replyOf.id != p.silence {
 		p.byReply[c.replyOf.id] = i
 	}
 	for _, id := range c.replyOf.callIDs {
@@ -133,12 +122,12 @@ func (p *past) add(i int, c talk) {
 }
 
 // continuedBy returns the earlier turn that c carries on, or None. What is certain comes first.
-func (p *past) continuedBy(c talk) int {
+func (p *past) continuedBy(t *Turn, c talk) int {
 	whole, opening := p.follow(c.request)
 	if whole != None {
 		return whole
 	}
-	if u := p.quoted(c.history); u != None {
+	if u := p.quoted(t.Request); u != None {
 		return u
 	}
 	if opening != None {
@@ -173,25 +162,26 @@ func (p *past) follow(request []int32) (whole, opening int) {
 			break
 		}
 		at, rest = child, rest[n:]
-		if u, ok := p.ended[at]; ok {
-			whole = u
+		if p.ended[at] != None {
+			whole = p.ended[at]
 		}
 	}
 	return whole, opening
 }
 
-// quoted returns the latest turn whose answer stands among the messages.
-func (p *past) quoted(history []seen) int {
-	found := None
-	for _, s := range history {
+// quoted returns the turn whose answer stands last among the messages.
+func (p *past) quoted(messages []json.RawMessage) int {
+	p.names.read(messages)
+	for _, k := range slices.Backward(p.names.lastKeys) {
+		s := p.names.known[k]
 		if u, ok := p.byReply[s.id]; ok {
-			found = max(found, u)
+			return u
 		}
 		for _, id := range s.callIDs {
 			if u, ok := p.byCall[id]; ok {
-				found = max(found, u)
+				return u
 			}
 		}
 	}
-	return found
+	return None
 }

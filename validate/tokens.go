@@ -179,5 +179,10 @@ func says(message []byte) bool {
 	if !content.IsArray() {
 		return strings.TrimSpace(content.String()) != ""
 	}
-	return len(content.Array()) > 0
+	for _, part := range content.Array() {
+		if text := part.Get("text"); !text.Exists() || strings.TrimSpace(text.String()) != "" {
+			return true
+		}
+	}
+	return false
 }
