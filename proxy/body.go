@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -22,8 +23,11 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *dial
 		return nil, tooLarge(s.MaxBody)
 	}
 	body, err := readLimited(http.MaxBytesReader(w, r.Body, s.MaxBody), r.ContentLength, s.MaxBody)
-	if err != nil {
-		return nil, err
+	switch {
+	case errors.Is(err, errTooLarge):
+		return nil, tooLarge(s.MaxBody)
+	case err != nil:
+		return nil, &dialect.Error{Status: http.StatusBadRequest, Text: "the request body could not be read to its end"}
 	}
 	var encodings []string
 	for _, h := range r.Header.Values("Content-Encoding") {
@@ -37,18 +41,22 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *dial
 		return nil, &dialect.Error{Status: http.StatusBadRequest, Text: "too many content encodings"}
 	}
 	for i := len(encodings) - 1; i >= 0; i-- {
-		if body, err = decompress(encodings[i], body, s.MaxBody); err != nil {
-			return nil, err
+		var bad *dialect.Error
+		if body, bad = decompress(encodings[i], body, s.MaxBody); bad != nil {
+			return nil, bad
 		}
 	}
 	return body, nil
 }
 
+var errTooLarge = errors.New("too large")
+
 func tooLarge(limit int64) *dialect.Error {
 	return &dialect.Error{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the request body is larger than %d bytes: raise --max-body", limit)}
 }
 
-func readLimited(r io.Reader, hint, limit int64) ([]byte, *dialect.Error) {
+// readLimited reads to the end, or fails with errTooLarge.
+func readLimited(r io.Reader, hint, limit int64) ([]byte, error) {
 	buf := make([]byte, 0, max(min(hint, limit), 0)+512)
 	for {
 		n, err := r.Read(buf[len(buf):cap(buf)])
@@ -56,11 +64,11 @@ func readLimited(r io.Reader, hint, limit int64) ([]byte, *dialect.Error) {
 		var over *http.MaxBytesError
 		switch {
 		case int64(len(buf)) > limit || errors.As(err, &over):
-			return nil, tooLarge(limit)
+			return nil, errTooLarge
 		case errors.Is(err, io.EOF):
 			return buf, nil
 		case err != nil:
-			return nil, &dialect.Error{Status: http.StatusBadRequest, Text: "the request body could not be read to its end"}
+			return nil, err
 		}
 		if len(buf) == cap(buf) {
 			buf = append(make([]byte, 0, 2*cap(buf)), buf...)
@@ -69,7 +77,7 @@ func readLimited(r io.Reader, hint, limit int64) ([]byte, *dialect.Error) {
 }
 
 func decompress(encoding string, body []byte, limit int64) ([]byte, *dialect.Error) {
-	in := strings.NewReader(string(body))
+	in := bytes.NewReader(body)
 	var r io.Reader
 	var err error
 	switch encoding {
@@ -86,11 +94,15 @@ func decompress(encoding string, body []byte, limit int64) ([]byte, *dialect.Err
 	default:
 		return nil, &dialect.Error{Status: http.StatusUnsupportedMediaType, Text: "unknown content encoding: gzip, deflate and zstd are understood"}
 	}
+	var out []byte
 	if err == nil {
-		out, failure := readLimited(r, 4*int64(len(body)), limit)
-		if failure == nil || failure.Status == http.StatusRequestEntityTooLarge {
-			return out, failure
-		}
+		out, err = readLimited(r, 4*int64(len(body)), limit)
 	}
-	return nil, &dialect.Error{Status: http.StatusBadRequest, Text: "the request body is no valid " + encoding}
+	switch {
+	case errors.Is(err, errTooLarge) || errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded):
+		return nil, tooLarge(limit)
+	case err != nil:
+		return nil, &dialect.Error{Status: http.StatusBadRequest, Text: "the request body is no valid " + encoding}
+	}
+	return out, nil
 }

@@ -127,8 +127,10 @@ func (o *output) probe() bool {
 // answerWhole sends a complete answer, its record being durable before.
 func (c *call) answerWhole(status int, body []byte) {
 	c.out.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	c.rec.Status = status
+	if !c.out.started() {
+		c.rec.Status = status
+	}
 	c.commit()
-	c.out.start(status, false)
+	c.start(status, false)
 	c.out.write(body, true)
 }

@@ -12,8 +12,8 @@ import (
 	"captureproxy/proxy/engine"
 )
 
-// serveModels answers GET /v1/models, without a key: harnesses try it before they work. The engine's own list is passed on
-// where there is one.
+// serveModels answers GET /v1/models, without a key: harnesses try it before they work. It names what the engine
+// was found to serve.
 func (s *Server) serveModels(w http.ResponseWriter, r *http.Request, prefix string) {
 	up := s.Default
 	if live, _, err := s.find(r.Context(), candidates(r, prefix)); err == nil && live.Engine() != nil {
@@ -23,13 +23,14 @@ func (s *Server) serveModels(w http.ResponseWriter, r *http.Request, prefix stri
 		writeModels(w, nil)
 		return
 	}
-	if p := up.Profile(); p.Measured && len(p.Models) > 0 {
-		writeModels(w, p.Models)
-		return
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
 	defer cancel()
-	writeModels(w, up.Measure(ctx).Models)
+	p := up.Measure(ctx)
+	if len(p.Models) == 0 && p.Served != "" {
+		writeModels(w, []string{p.Served})
+		return
+	}
+	writeModels(w, p.Models)
 }
 
 func writeModels(w http.ResponseWriter, models []string) {

@@ -51,6 +51,7 @@ func (c *call) relay(resp *engine.Response) {
 	c.relayWhole(head, body, err)
 }
 
+// start sends the status line, unless it is out.
 func (c *call) start(status int, sse bool) {
 	if !c.out.started() {
 		c.rec.Status = status

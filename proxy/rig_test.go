@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"captureproxy/export"
+	"captureproxy/internal/fakeengine"
 	"captureproxy/internal/record"
 	"captureproxy/proxy/engine"
 	"captureproxy/proxy/session"
@@ -28,6 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type rig struct {
 	t        *testing.T
 	url      string
+	dir      string
 	server   *Server
 	sessions *session.Registry
 	store    *store.Log
@@ -45,7 +48,8 @@ type rigOptions struct {
 // newRig starts a proxy in front of an engine at url.
 func newRig(t *testing.T, url string, o rigOptions) *rig {
 	t.Helper()
-	st, err := store.Open(t.TempDir(), store.Options{})
+	dir := t.TempDir()
+	st, err := store.Open(dir, store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,14 +72,14 @@ func newRig(t *testing.T, url string, o rigOptions) *rig {
 	if o.config != nil {
 		o.config(&config)
 	}
-	r := &rig{t: t, server: New(config), sessions: reg, store: st, up: up}
+	r := &rig{t: t, dir: dir, server: New(config), sessions: reg, store: st, up: up}
 	srv := httptest.NewServer(r.server)
 	r.url = srv.URL
 	t.Cleanup(func() {
 		srv.CloseClientConnections()
 		srv.Close()
 		up.Close()
-		if err := st.Close(); err != nil {
+		if err := st.Close(); err != nil && !errors.Is(err, store.ErrClosed) {
 			t.Error(err)
 		}
 	})
@@ -243,4 +247,19 @@ func chunks(choices ...string) string {
 // idle sets both idle limits.
 func idle(d time.Duration) func(*engine.Config) {
 	return func(c *engine.Config) { c.Timeouts = engine.Timeouts{FirstByte: d, Idle: d} }
+}
+
+// startEngine starts the built-in engine at an address.
+func (r *rig) startEngine(addr string) *fakeengine.Server {
+	r.t.Helper()
+	e, err := fakeengine.Start(fakeengine.Options{Addr: addr})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			r.t.Error(err)
+		}
+	})
+	return e
 }
