@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -150,6 +151,7 @@ func (c *call) concludeChoices() {
 	r := &c.rec
 	session := c.live.Record()
 	var problems []string
+	unread := c.unread()
 	for i := range r.Choices {
 		ch := &r.Choices[i]
 		outcome := c.finished(ch)
@@ -159,8 +161,9 @@ func (c *call) concludeChoices() {
 				problems = append(problems, detail)
 			}
 		}
-		if c.answer.Garbled > 0 || c.answer.Overflow > 0 {
+		if unread != "" && r.Usage.Completion == nil { // nothing shows that the rest is all there was
 			outcome = outcome.Wins(record.IncompleteCapture)
+			problems = append(problems, unread)
 		}
 		ch.Outcome = outcome
 		if r.Outcome == "" {
@@ -168,13 +171,23 @@ func (c *call) concludeChoices() {
 		}
 		r.Outcome = r.Outcome.Wins(outcome)
 	}
-	if c.answer.Garbled > 0 {
-		problems = append(problems, "a part of the answer looked like JSON and could not be read")
-	}
-	if c.answer.Overflow > 0 {
-		problems = append(problems, "an event of the answer was larger than what is parsed")
-	}
 	r.Detail = strings.Join(problems, "; ")
+}
+
+// unread says which parts of the answer could not be read, "" for none. The engine's own counts tell whether ids were in
+// them.
+func (c *call) unread() string {
+	var parts []string
+	if n := c.answer.Garbled; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d parts of the answer looked like JSON and are none", n))
+	}
+	if n := c.answer.Overflow; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d pieces of the answer belong to events larger than %d MiB", n, engine.MaxEvent>>20))
+	}
+	if len(parts) > 0 {
+		c.conflict("%s", strings.Join(parts, "; "))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // finished is the outcome that a choice's finish reason stands for.

@@ -10,8 +10,8 @@ import (
 // Chunk reads the data of one streamed event into the answer and says what the harness gets of it: the data as it is
 // (edited is nil), the edited data (valid until the next call), or nothing (drop) when all that it held was there for us.
 func (a *Answer) Chunk(data []byte, strip *Strip) (edited []byte, drop bool) {
-	if len(data) == 0 || data[0] != '{' {
-		if string(bytes.TrimSpace(data)) == "[DONE]" {
+	if text := bytes.TrimLeft(data, " \t"); len(text) == 0 || text[0] != '{' {
+		if string(bytes.TrimRight(text, " \t")) == "[DONE]" {
 			a.Done = true
 		}
 		return nil, false // keepalives in data lines and the like (BC37)
