@@ -17,14 +17,20 @@ import (
 // Request is a decoded request.
 type Request struct {
 	Dialect record.Dialect
-	Doc     *jsonscan.Doc
+	// Doc is the body that goes to the engine: the harness's own, or, for a dialect that the engine does not speak, its
+	// translation into a chat body.
+	Doc *jsonscan.Doc
+	// Original is the harness's own body where Doc is a translation, else nil. Edits say what the translation could not
+	// express or left out.
+	Original []byte
+	Edits    []record.Edit
 
 	Stream bool
 	Model  string // "" when the request names none
 	// Messages and Tools are in OpenAI's chat format, parts of the body where the dialect is chat.
 	Messages []json.RawMessage
 	Tools    []json.RawMessage
-	// Cuts are the ascending offsets in the body at which messages and tools begin and end.
+	// Cuts are the ascending offsets in the harness's body at which messages and tools begin and end.
 	Cuts []int
 	// Sampling is an object of the sampling parameters that the harness sent, as it spelled them.
 	Sampling json.RawMessage
