@@ -55,8 +55,10 @@ type Spec struct {
 	MinTurns        *int            `json:"min_turns,omitempty"`
 	LLMURL          string          `json:"llm_url,omitempty"`
 	Model           string          `json:"model,omitempty"`
-	AuthHeader      string          `json:"auth_header,omitempty"`
-	Provider        string          `json:"provider,omitempty"`
+	// Keyed says that LLMURL needs a credential, which is never stored.
+	Keyed      bool   `json:"keyed,omitempty"`
+	AuthHeader string `json:"auth_header,omitempty"`
+	Provider   string `json:"provider,omitempty"`
 	// RequestHash is the hash of the create request, so that the same one again is the same answer.
 	RequestHash string `json:"request_hash,omitempty"`
 }

@@ -88,13 +88,18 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", "2")
 	}
 	if e.Status >= 500 {
-		text := err.Error()
-		if id := r.PathValue("id"); id != "" {
-			text = strings.ReplaceAll(text, id, "…") // a session's id is a credential
-		}
-		a.Logger.Error("a control call failed", zap.String("route", r.Pattern), zap.String("error", text))
+		a.Logger.Error("a control call failed", zap.String("route", r.Pattern), errField(err, r.PathValue("id")))
 	}
 	writeError(w, e)
+}
+
+// errField logs an error without the session's id, which is a credential.
+func errField(err error, id string) zap.Field {
+	text := err.Error()
+	if id != "" {
+		text = strings.ReplaceAll(text, id, "…")
+	}
+	return zap.String("error", text)
 }
 
 // problemOf says what an error means to the caller.
