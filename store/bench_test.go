@@ -148,3 +148,23 @@ func BenchmarkLongSession(b *testing.B) {
 	b.ReportMetric(float64(index)/mib, "index-MiB")
 	b.ReportMetric(float64(held)/mib, "calls-MiB")
 }
+
+// BenchmarkOpen rebuilds the index of a log of 10,000 standard calls.
+func BenchmarkOpen(b *testing.B) {
+	dir := b.TempDir()
+	l := open(b, dir, store.Options{})
+	var done []<-chan error
+	for _, c := range standardCalls(b, l, 10_000) {
+		done = append(done, l.Append(c))
+	}
+	for _, d := range done {
+		if err := <-d; err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.SetBytes(stats(b, l).LiveBytes)
+	b.ResetTimer()
+	for b.Loop() {
+		l = reopen(b, l, dir, store.Options{})
+	}
+}

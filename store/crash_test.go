@@ -79,9 +79,11 @@ func (c crashed) open(t *testing.T, data []byte) (*store.Log, string) {
 }
 
 // noSync are options for tests that open many logs.
-func noSync() store.Options { return (&store.FaultyDisk{NoSync: true}).Use(store.Options{SegmentSize: 16 << 10}) }
+func noSync() store.Options {
+	return (&store.FaultyDisk{NoSync: true}).Use(store.Options{SegmentSize: 16 << 10})
+}
 
-// TestTornTail leaves of the last call every number of bytes, with nothing, zeros or rubbish behind them in turn: what is
+// TestTornTail leaves of the last call any number of bytes, with nothing, zeros or rubbish behind them in turn: what is
 // whole is there, the rest is cut off without complaint, and the log goes on.
 func TestTornTail(t *testing.T) {
 	c := crash(t, 4)
@@ -92,6 +94,9 @@ func TestTornTail(t *testing.T) {
 	}
 	tails := [][]byte{nil, make([]byte, 600), rubbish, slices.Concat(rubbish[:30], make([]byte, 600))}
 	for size := c.sizes[2]; size <= c.sizes[3]; size++ {
+		if size > c.sizes[2]+64 && size < c.sizes[3]-8 && size%3 != 0 { // alike: header whole, payload not
+			continue
+		}
 		data := slices.Concat(c.log[:size], tails[size%4])
 		whole := 3 // a frame that ends in zeros is whole when zeros follow
 		for whole < 4 && bytes.HasPrefix(data, c.log[:c.sizes[whole]]) {

@@ -180,6 +180,9 @@ func (l *Log) writeSession(ctx context.Context, kind opKind, s *record.Session) 
 	if err != nil {
 		return err
 	}
+	if len(encoded) > maxPayload/2 {
+		return fmt.Errorf("store: the record of session %q takes %d bytes; keep large metadata elsewhere", s.ID, len(encoded))
+	}
 	// The writer goroutine looks at the record after we may have returned: it gets one of its own.
 	own := *s
 	own.Spec.Run = append([]byte(nil), s.Spec.Run...)

@@ -162,7 +162,7 @@ func testDeleteThenCreate(t *testing.T, s store.Store) {
 }
 
 func testConcurrency(t *testing.T, s store.Store) {
-	const sessions, calls = 8, 12
+	const sessions, calls = 6, 8
 	var wg sync.WaitGroup
 	for n := range sessions {
 		Create(t, s, Session(n))
