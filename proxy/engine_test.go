@@ -345,3 +345,23 @@ func TestHarnessAsksForIDs(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 }
+
+// A harness that knows another reasoning field gets and sends it under that name; the engine gets its own.
+func TestReasoningField(t *testing.T) {
+	up := newScript(t, answers(200, sse, chunks(`"delta":{"role":"assistant","reasoning":"h"},"finish_reason":null`, `"delta":{"reasoning":"m"},"finish_reason":null`, `"delta":{"content":"x"},"finish_reason":"stop"`)))
+	r := newRig(t, up.URL, rigOptions{level: record.LevelText, model: "m", config: func(c *Config) { c.ReasoningField = "reasoning_content" }})
+	p := *r.up.Profile()
+	p.ReasoningField = "reasoning"
+	r.up.Assume(p)
+	_, body := r.post("/v1/chat/completions", `{"model":"m","stream":true,"messages":[{"role":"user","content":"reasoning_content"},{"role":"assistant","reasoning_content":"\u0068m","content":"x"}]}`)
+	if got := string(body); !strings.Contains(got, `"delta":{"role":"assistant","reasoning_content":"h"}`) || strings.Contains(got, `"reasoning":`) {
+		t.Errorf("the harness got %s", got)
+	}
+	if sent := string(up.got(0).body); !strings.Contains(sent, `{"role":"assistant","reasoning":"\u0068m","content":"x"}`) || !strings.Contains(sent, `"content":"reasoning_content"`) {
+		t.Errorf("sent %s", sent)
+	}
+	c := r.only()
+	if string(c.Choices[0].Message) != `{"role":"assistant","content":"x","reasoning_content":"hm"}` || len(c.Edits) != 1 || c.Edits[0].Param != "messages[].reasoning_content" {
+		t.Errorf("%s %v", c.Choices[0].Message, c.Edits)
+	}
+}

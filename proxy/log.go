@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"captureproxy/internal/record"
 	"captureproxy/proxy/engine"
 )
 
@@ -17,3 +18,5 @@ func errField(err error) zap.Field      { return zap.Error(err) }
 func answerField(body []byte) zap.Field { return zap.String("answer", engine.Excerpt(body)) }
 func faultField(fault any) zap.Field    { return zap.String("fault", fmt.Sprint(fault)) }
 func stackField(stack []byte) zap.Field { return zap.ByteString("stack", stack) }
+
+func outcomeField(o record.Outcome) zap.Field { return zap.String("outcome", string(o)) }

@@ -22,6 +22,9 @@ type plan struct {
 	trains bool
 	// pinned is the session's sampling, nil for none.
 	pinned map[string]json.RawMessage
+	// reasoningUp is the field in which the engine reads the history's reasoning, reasoningDown the one that the harness
+	// knows; "" leaves it as it is.
+	reasoningUp, reasoningDown string
 	// cap is the output cap in tokens, 0 for none.
 	cap int
 }
@@ -41,6 +44,10 @@ func (c *call) makePlan() *dialect.Error {
 	p := plan{model: profile.Served, topLogprobs: profile.TopLogprobs, cap: smallest(c.s.MaxOutputTokens, rec.Spec.MaxOutputTokens)}
 	if rec.Spec.Model != "" {
 		p.model = rec.Spec.Model
+	}
+	p.reasoningUp, p.reasoningDown = profile.ReasoningField, rec.Spec.ReasoningField
+	if p.reasoningDown == "" {
+		p.reasoningDown = c.s.ReasoningField
 	}
 	if profile.Captures(engine.Shape{Stream: c.req.Stream, Tools: len(c.req.Tools) > 0}) {
 		p.tokens = profile.Level == record.LevelTokens

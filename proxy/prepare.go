@@ -44,6 +44,10 @@ func prepare(req *dialect.Request, p plan) (prepared, *dialect.Error) {
 		out.model = p.model
 		out.strip.Model = jsonscan.AppendQuote(nil, req.Model)
 	}
+	if req.Dialect == record.OpenAIChat {
+		e.history(p)
+		out.strip.ReasoningAs = p.reasoningDown
+	}
 	e.capture(p, &out)
 	if p.trains {
 		e.neutral(p)
@@ -99,6 +103,32 @@ func (e *editor) current(param string) []byte {
 		}
 	}
 	return e.req.Doc.Get(param)
+}
+
+// history moves the reasoning of earlier answers into the field that the engine reads, so that the next prompt extends this
+// one.
+func (e *editor) history(p plan) {
+	if p.reasoningUp == "" {
+		return
+	}
+	raw := e.req.Doc.Get("messages")
+	cur := jsonscan.New(raw)
+	var splices []jsonscan.Splice
+	from := ""
+	for messages := cur.Array(); messages.Next(); {
+		for m := cur.Object(); m.Next(); {
+			if key := string(m.Key); (key == "reasoning" || key == "reasoning_content") && key != p.reasoningUp && cur.Peek() == '"' {
+				splices = append(splices, jsonscan.Splice{Start: m.KeyStart + 1, End: m.KeyStart + 1 + len(key), With: []byte(p.reasoningUp)})
+				from = key
+			}
+		}
+	}
+	if len(splices) == 0 {
+		return
+	}
+	e.changes = append(e.changes, jsonscan.Change{Key: "messages", To: jsonscan.Apply(nil, raw, splices)})
+	e.edits = append(e.edits, record.Edit{Kind: record.EditHistory, Param: "messages[]." + from, From: jsonscan.AppendQuote(nil, from),
+		To: jsonscan.AppendQuote(nil, p.reasoningUp), Why: "the field in which the engine reads the reasoning of earlier answers"})
 }
 
 // capture asks the engine for token data and usage, and says what of it the harness did not ask for.

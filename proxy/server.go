@@ -41,6 +41,8 @@ type Config struct {
 	// MaxBody is the largest request body in bytes, MaxOutputTokens the server's output cap (0 for none).
 	MaxBody         int64
 	MaxOutputTokens int
+	// ReasoningField is the name under which harnesses get and send reasoning, "" for the engine's own.
+	ReasoningField string
 	// Relay lists further paths that are passed on and never recorded.
 	Relay []string
 	// Patience is how long an answer's end waits for the disk.

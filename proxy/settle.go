@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"captureproxy/internal/record"
 	"captureproxy/proxy/engine"
 	"captureproxy/proxy/session"
@@ -54,6 +56,7 @@ func (c *call) commitMeanwhile(meanwhile func()) {
 func (c *call) recorded(err error) {
 	defer c.ticket.End(&c.rec)
 	if err == nil {
+		c.s.Logger.Debug("call recorded", sessionField(c.live.ID()), callField(c.rec.Number), outcomeField(c.rec.Outcome), zap.Int("status", c.rec.Status))
 		return
 	}
 	c.s.Logger.Error("a call could not be recorded", sessionField(c.live.ID()), callField(c.rec.Number), errField(err))

@@ -19,6 +19,8 @@ type Strip struct {
 	Logprobs  bool // logprobs become null
 	Reasoning bool // reasoning, of a harness that wants none
 	Usage     bool // usage of a stream
+	// ReasoningAs, when not empty, is the field's name that the harness knows.
+	ReasoningAs string
 	// Model, when not empty, is the JSON string that replaces the served model's name.
 	Model []byte
 }

@@ -43,7 +43,8 @@ func (m *message) read(p *pass) (members, said bool) {
 	before := len(m.content) + len(m.reasoning) + len(m.refusal)
 	cur, eraser := &p.cur, jsonscan.NewEraser()
 	for o := cur.Object(); o.Next(); {
-		if p.strip.Reasoning && (string(o.Key) == "reasoning" || string(o.Key) == "reasoning_content") && cur.Peek() != 'n' {
+		isReasoning := string(o.Key) == "reasoning" || string(o.Key) == "reasoning_content"
+		if isReasoning && p.strip.Reasoning && cur.Peek() != 'n' {
 			cur.Skip()
 			p.removed = true
 			p.out = eraser.Drop(p.out, o.Comma, o.KeyStart, cur.Pos())
@@ -51,6 +52,10 @@ func (m *message) read(p *pass) (members, said bool) {
 		}
 		members = true
 		p.out = eraser.Keep(p.out, o.KeyStart)
+		if as := p.strip.ReasoningAs; isReasoning && as != "" && as != string(o.Key) {
+			p.out = append(p.out, jsonscan.Splice{Start: o.KeyStart + 1, End: o.KeyStart + 1 + len(o.Key), With: []byte(as)})
+			o.Key = []byte(as)
+		}
 		switch string(o.Key) {
 		case "role":
 		case "content":
