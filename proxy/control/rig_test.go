@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"captureproxy/internal/fakeengine"
+	"captureproxy/internal/record"
 	"captureproxy/proxy"
 	"captureproxy/proxy/control"
 	"captureproxy/proxy/engine"
@@ -95,6 +97,7 @@ type rig struct {
 	server *proxy.Server
 	reg    *session.Registry
 	store  *store.Log
+	disk   *disk // between the store and the others
 	hub    *engine.Hub
 	client *control.Client
 	logs   *logBuffer
@@ -136,12 +139,13 @@ func newRig(t *testing.T, s setup) *rig {
 	if r.store, err = store.Open(r.dir, store.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if r.reg, err = session.Open(t.Context(), r.store, time.Now, control.EngineOf(r.hub, nil)); err != nil {
+	r.disk = &disk{Log: r.store}
+	if r.reg, err = session.Open(t.Context(), r.disk, time.Now, control.EngineOf(r.hub, nil)); err != nil {
 		t.Fatal(err)
 	}
 	logger := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(r.logs), zap.DebugLevel))
 	o := control.Options{
-		Sessions: r.reg, Store: r.store, Engines: r.hub, Logger: logger, AdminKey: adminKey, Loopback: true,
+		Sessions: r.reg, Store: r.disk, Engines: r.hub, Logger: logger, AdminKey: adminKey, Loopback: true,
 		ProxyVersion: "test", Instance: "i1", Late: func() int64 { return r.server.Late() },
 	}
 	if s.options != nil {
@@ -161,6 +165,37 @@ func newRig(t *testing.T, s setup) *rig {
 	})
 	t.Cleanup(r.stop)
 	return r
+}
+
+// disk is a store that fails on request.
+type disk struct {
+	*store.Log
+	full    atomic.Bool // sessions cannot be written
+	damaged atomic.Bool // calls cannot all be read
+}
+
+var errFull = errors.New("no space left on device")
+
+func (d *disk) CreateSession(ctx context.Context, s *record.Session) error {
+	if d.full.Load() {
+		return errFull
+	}
+	return d.Log.CreateSession(ctx, s)
+}
+
+func (d *disk) PutSession(ctx context.Context, s *record.Session) error {
+	if d.full.Load() {
+		return errFull
+	}
+	return d.Log.PutSession(ctx, s)
+}
+
+func (d *disk) Calls(ctx context.Context, id string) ([]*record.Call, error) {
+	calls, err := d.Log.Calls(ctx, id)
+	if err == nil && d.damaged.Load() {
+		return calls[1:], &store.DamageError{File: "00000001.log", Session: id, Reason: "bad checksum"}
+	}
+	return calls, err
 }
 
 // logBuffer collects what is logged.

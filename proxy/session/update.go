@@ -27,7 +27,8 @@ func (r recordLocks) of(id string) *sync.Mutex {
 }
 
 // Update replaces the session's record by what change makes of a copy, durably. change must replace the maps and
-// slices that it changes: others read them.
+// slices that it changes: others read them. When the record cannot be written the change stands in memory, and the next
+// write brings it to disk: what the proxy learns about its calls is not to be forgotten.
 func (l *Live) Update(ctx context.Context, change func(*record.Session)) (*record.Session, error) {
 	lock := l.registry.records.of(l.id)
 	lock.Lock()
@@ -54,14 +55,21 @@ func (l *Live) update(ctx context.Context, change func(*record.Session) error) (
 	return &next, nil
 }
 
-// Update is Live.Update for a session that is running or has ended. When change fails nothing is changed and its error
-// is returned as it is.
+// Update changes the record of a session that is running or has ended. When change fails or the record cannot be
+// written nothing is changed; change's error is returned as it is.
 func (r *Registry) Update(ctx context.Context, id string, change func(*record.Session) error) (*record.Session, error) {
 	lock := r.records.of(id)
 	lock.Lock()
 	defer lock.Unlock()
 	if l, err := r.Get(id); err == nil {
-		return l.update(ctx, change)
+		old := l.Record()
+		s, err := l.update(ctx, change)
+		if err != nil {
+			l.mu.Lock()
+			l.rec = old
+			l.mu.Unlock()
+		}
+		return s, err
 	}
 	s, err := r.store.Session(ctx, id)
 	switch {
