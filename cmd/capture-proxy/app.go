@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"captureproxy/internal/record"
+	"captureproxy/proxy"
+	"captureproxy/proxy/control"
+	"captureproxy/proxy/engine"
+	"captureproxy/proxy/session"
+	"captureproxy/store"
+)
+
+// Config is what a proxy is built from.
+type Config struct {
+	Listen    string
+	Data      string
+	AdminKey  string
+	PublicURL string
+	// Engine is the default engine; without a URL there is none.
+	Engine            engine.Config
+	AllowUpstream     []string
+	AllowUnregistered bool
+	OutDir            string // gets the document of every session that is closed
+	Relay             []string
+
+	Shared           record.Shared
+	TrainAborted     bool
+	AllowRawLogprobs bool
+	MaxModelCalls    int // per session, 0 for no limit
+	MaxOutputTokens  int // per call, 0 for no cap
+	MaxBody          int64
+
+	SessionTTL   time.Duration // 0 for never
+	DrainTimeout time.Duration
+	Logger       *zap.Logger
+}
+
+// App is a proxy: a store, the sessions in it, the engines they use, and a listener.
+type App struct {
+	config   Config
+	hub      *engine.Hub
+	listener net.Listener
+	store    *store.Log
+	sessions *session.Registry
+	http     *http.Server
+
+	background sync.WaitGroup // what Run starts beside the server
+	closing    sync.Once
+	closed     error
+}
+
+// NewApp opens a proxy: it listens, and serves once Run is called. Running sessions of an earlier process go on.
+func NewApp(ctx context.Context, c Config) (*App, error) {
+	if err := checkListen(c.Listen, c.AdminKey, c.AllowUnregistered); err != nil {
+		return nil, err
+	}
+	a := &App{config: c}
+	if err := a.open(ctx); err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	return a, nil
+}
+
+func (a *App) open(ctx context.Context) (err error) {
+	c := a.config
+	if a.hub, err = engine.NewHub(c.Engine); err != nil {
+		return usageError{err}
+	}
+	if a.listener, err = net.Listen("tcp", c.Listen); err != nil {
+		return fmt.Errorf("%w: stop what listens there, or choose another address with --listen", err)
+	}
+	if a.store, err = store.Open(c.Data, store.Options{}); err != nil {
+		return err
+	}
+	if a.sessions, err = session.Open(ctx, a.store, time.Now, control.EngineOf(a.hub, c.AllowUpstream)); err != nil {
+		return err
+	}
+	var server *proxy.Server
+	api := control.New(control.Options{
+		Sessions: a.sessions, Store: a.store, Engines: a.hub, Logger: c.Logger,
+		AdminKey: c.AdminKey, Loopback: onLoopback(c.Listen), PublicURL: c.PublicURL, AllowUpstream: c.AllowUpstream,
+		MaxModelCalls: c.MaxModelCalls, Shared: c.Shared, TrainAborted: c.TrainAborted, AllowRawLogprobs: c.AllowRawLogprobs,
+		OutDir: c.OutDir, ProxyVersion: version(), Instance: instance(), RequireRegistered: !c.AllowUnregistered,
+		Late: func() int64 { return server.Late() },
+	})
+	server = proxy.New(proxy.Config{
+		Sessions: a.sessions, Log: a.store, Control: api, Default: a.hub.Default(), Logger: c.Logger, Unregistered: a.unregistered(),
+		MaxBody: c.MaxBody, MaxOutputTokens: c.MaxOutputTokens, Relay: c.Relay, Idle: c.Engine.Timeouts.Idle,
+	})
+	a.http = newHTTPServer(server, c.Logger)
+	return nil
+}
+
+// newHTTPServer has no absolute limit on a call: a model may think for an hour. What is silent for too long is ended by
+// the proxy itself, which knows what it waits for.
+func newHTTPServer(h http.Handler, logger *zap.Logger) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	return &http.Server{
+		Handler:           h,
+		Protocols:         protocols,
+		ReadHeaderTimeout: 30 * time.Second,
+		IdleTimeout:       10 * time.Minute, // longer than any client's, or it would meet a connection that we close just then
+		MaxHeaderBytes:    1 << 20,
+		ErrorLog:          zap.NewStdLog(logger.Named("http")),
+	}
+}
+
+// instance names this process among several.
+func instance() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
+}
+
+// URL is how the proxy is reached from this machine.
+func (a *App) URL() string { return baseURL(a.listener) }
+
+// Run serves until ctx is done, then drains: no new calls, running ones finish within the drain timeout. It returns nil
+// when it ended in good order.
+func (a *App) Run(ctx context.Context) error {
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer a.background.Wait()
+	defer stop()
+	a.background.Go(func() { a.measure(work) })
+	a.background.Go(func() { a.expire(work) })
+
+	served := make(chan error, 1)
+	go func() { served <- a.http.Serve(a.listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("the proxy stopped serving: %w", err)
+	case <-ctx.Done():
+	}
+	a.config.Logger.Info("draining: no new calls, running ones may finish", zap.Duration("within", a.config.DrainTimeout))
+	patience, cancel := context.WithTimeout(work, a.config.DrainTimeout)
+	defer cancel()
+	a.sessions.Drain(patience)
+	a.shutdown(work)
+	<-served
+	return nil
+}
+
+// shutdown ends the connections. No model call is left by now, so what still runs is cut after a moment.
+func (a *App) shutdown(ctx context.Context) {
+	moment, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := a.http.Shutdown(moment); err != nil {
+		a.config.Logger.Warn("some connections were cut", zap.Error(err), zap.NamedError("closing", a.http.Close()))
+	}
+}
+
+// measure finds out what the default engine can do, so that the first session need not wait for it.
+func (a *App) measure(ctx context.Context) {
+	up := a.hub.Default()
+	if up == nil {
+		return
+	}
+	p := up.Measure(ctx)
+	if !p.Measured {
+		a.config.Logger.Warn("the engine does not answer: it is measured when it first does", zap.String("upstream", up.URL()))
+		return
+	}
+	a.config.Logger.Info("engine measured", zap.String("upstream", up.URL()), zap.String("model", p.Served), zap.String("capture_level", string(p.Level)),
+		zap.Bool("stream_capture", p.StreamCapture), zap.String("logprobs_mode", string(p.LogprobsMode)), zap.Bool("tool_support", p.ToolSupport),
+		zap.Strings("findings", p.Findings))
+}
+
+// Close gives everything back. It does not wait for calls; Run does.
+func (a *App) Close() error {
+	a.closing.Do(func() {
+		if a.http != nil {
+			a.closed = a.http.Close()
+		}
+		if a.listener != nil {
+			if err := a.listener.Close(); !errors.Is(err, net.ErrClosed) {
+				a.closed = errors.Join(a.closed, err)
+			}
+		}
+		if a.hub != nil {
+			a.hub.Close()
+		}
+		if a.store != nil {
+			a.closed = errors.Join(a.closed, a.store.Close())
+		}
+	})
+	return a.closed
+}

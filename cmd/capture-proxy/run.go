@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+
+	"github.com/spf13/cobra"
+
+	"captureproxy/export"
+	"captureproxy/export/show"
+	"captureproxy/internal/record"
+	"captureproxy/proxy/control"
+)
+
+func newRun() *cobra.Command {
+	var proxy proxyFlags
+	var session sessionFlags
+	var out string
+	cmd := &cobra.Command{
+		Use:   "run --upstream URL [flags] -- CMD [ARG...]",
+		Short: "Record one rollout of one agent",
+		Long: `run starts a proxy on a free port, creates a session, and runs CMD with the base URL and the API key of every dialect in its
+environment (OPENAI_BASE_URL, OPENAI_API_BASE, OPENAI_API_KEY, ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY, GOOGLE_GEMINI_BASE_URL,
+GEMINI_API_KEY, and CAPTURE_PROXY_SESSION, CAPTURE_PROXY_URL). When CMD ends, the session is closed, its rollout written, and a
+summary printed on standard error.
+
+The exit code is CMD's: 128 + N when signal N ended it, 127 when it could not be started.`,
+		Example: `  capture-proxy run --upstream http://127.0.0.1:8000 -- my-agent "fix the tests"
+  capture-proxy run --upstream http://127.0.0.1:8000 --max-model-calls 50 --out rollout.json -- python agent.py`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			config, err := proxy.take()
+			if err != nil {
+				return err
+			}
+			if config.Engine.URL == "" {
+				return usagef("--upstream is missing: which engine is to answer?")
+			}
+			req, err := session.request()
+			if err != nil {
+				return err
+			}
+			path, err := exec.LookPath(args[0])
+			if err != nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "capture-proxy run: %v\n", err)
+				return exitStatus(exitNotStarted)
+			}
+			child := exec.Command(path, args[1:]...)
+			child.Args[0] = args[0]
+			return runRecorded(cmd.Context(), cmd.ErrOrStderr(), config, req, child, out)
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false) // what follows CMD is CMD's
+	f.StringVar(&out, "out", "", "file for the rollout (default ./rollout-<session>.json)")
+	f.StringVar(&proxy.config.Data, "data", "", "directory of the store (default a temporary one)")
+	proxy.addCapture(f)
+	proxy.log.add(f, "warn")
+	session.add(f)
+	return cmd
+}
+
+// runRecorded records one run of a child, and ends with its exit code.
+func runRecorded(ctx context.Context, w io.Writer, c Config, req control.CreateRequest, child *exec.Cmd, out string) error {
+	rec, err := startRecording(ctx, c, req)
+	if err != nil {
+		return err
+	}
+	id := rec.created.SessionID
+	if rec.created.CaptureLevel == nil {
+		fmt.Fprintln(w, "capture-proxy: the engine does not answer yet; going on, it is measured when it first does")
+	}
+	child.Env = childEnvironment(os.Environ(), rec.app.URL(), id)
+	end := runChild(child)
+	if end.code == exitNotStarted {
+		fmt.Fprintln(w, "capture-proxy: the command could not be started:", end.problem)
+	}
+
+	outcome := &control.Outcome{Status: string(record.Completed)}
+	if end.problem != "" {
+		outcome = &control.Outcome{Status: string(record.Failed), Error: end.problem}
+	}
+	if out == "" {
+		out = rolloutFile(id)
+	}
+	doc, err := rec.finish(ctx, outcome, out)
+	if err != nil {
+		dir, halting := rec.keep()
+		err = errors.Join(fmt.Errorf("%w\nThe recording is kept: capture-proxy show --data %s %s", err, dir, id), halting)
+		if end.code != 0 {
+			fmt.Fprintln(w, "capture-proxy:", err)
+			return exitStatus(end.code)
+		}
+		return err
+	}
+	complain(c.Logger, rec.close())
+	if err := printSummary(w, doc, out); err != nil {
+		complain(c.Logger, err)
+	}
+	if end.code != 0 {
+		return exitStatus(end.code)
+	}
+	return nil
+}
+
+// rolloutFile is where a rollout goes when nobody says.
+func rolloutFile(session string) string { return "./rollout-" + session + ".json" }
+
+// printSummary shows a rollout and where it is.
+func printSummary(w io.Writer, doc *export.Rollout, path string) error {
+	fmt.Fprintln(w)
+	if err := show.Tree(w, doc, show.Options{Color: bool(colours(w))}); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nrollout: %s\n", path)
+	return err
+}
