@@ -146,6 +146,9 @@ func (c *Cursor) skip() {
 			c.Skip()
 		}
 	case b == '[':
+		if c.skipInts() {
+			return
+		}
 		for a := c.Array(); a.Next(); {
 			c.Skip()
 		}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -201,6 +203,76 @@ func TestEditProperty(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestAppendInts(t *testing.T) {
+	for in, want := range map[string]struct {
+		ids          []int32
+		array, whole bool
+	}{
+		"[]": {nil, true, true}, "[1]": {[]int32{1}, true, true}, "[1,22,333]": {[]int32{1, 22, 333}, true, true}, "[1, 2]": {[]int32{1, 2}, true, true},
+		" [ 1 ,\n2 ] ": {[]int32{1, 2}, true, true}, "[-1,2147483647]": {[]int32{-1, 2147483647}, true, true}, "[0,10]": {[]int32{0, 10}, true, true},
+		"[2147483648,5]": {[]int32{5}, true, false}, "[1.0,2]": {[]int32{2}, true, false}, "[1,null]": {[]int32{1}, true, false}, `["1"]`: {nil, true, false},
+		"null": {nil, false, true}, "{}": {nil, false, true}, "12": {nil, false, true},
+	} {
+		c := New([]byte(in))
+		ids, array, whole := c.AppendInts(nil)
+		if c.End() != nil || array != want.array || whole != want.whole || !slices.Equal(ids, want.ids) {
+			t.Errorf("%s: %v %v %v, %v", in, ids, array, whole, c.Err())
+		}
+	}
+	for _, in := range []string{"[1,]", "[01]", "[1", "[1,", "[,1]", "[1 2]", "["} {
+		c := New([]byte(in))
+		c.AppendInts(nil)
+		if c.End() == nil {
+			t.Errorf("%s passed", in)
+		}
+	}
+}
+
+func FuzzAppendInts(f *testing.F) {
+	f.Add([]byte("[1,22, 333]"))
+	f.Add([]byte("[0,-1,2147483648,1.5,[2]]"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := New(b)
+		ids, array, whole := c.AppendInts([]int32{7})
+		err := c.End()
+		if errors.Is(err, ErrDepth) {
+			return
+		}
+		if want := json.Valid(b); want != (err == nil) {
+			t.Fatalf("%q: valid is %v, got %v", b, want, err)
+		}
+		if err != nil || !array {
+			return
+		}
+		var want []json.RawMessage
+		if err := json.Unmarshal(b, &want); err != nil {
+			t.Fatal(err)
+		}
+		got, all := []int32{7}, true
+		for _, w := range want {
+			n, err := strconv.ParseInt(string(w), 10, 32)
+			if err != nil {
+				all = false
+				continue
+			}
+			got = append(got, int32(n))
+		}
+		if all != whole || !slices.Equal(got, ids) {
+			t.Fatalf("%q: %v %v, want %v %v", b, ids, whole, got, all)
+		}
+	})
+}
+
+func BenchmarkInts(b *testing.B) {
+	doc := []byte("[1" + strings.Repeat(",12345", 10000) + "]")
+	b.SetBytes(int64(len(doc)))
+	var ids []int32
+	for b.Loop() {
+		c := New(doc)
+		ids, _, _ = c.AppendInts(ids[:0])
+	}
 }
 
 func BenchmarkSkip(b *testing.B) {

@@ -144,30 +144,12 @@ func (c *Choice) UnfinishedCall() bool {
 	return false
 }
 
-// readIDs appends an array of token ids to dst. array is false, and nothing read, when the value is none; whole is false
-// when an id is no whole number of 32 bits, which voids the list: leaving the id out would shift the rest.
-func readIDs(cur *jsonscan.Cursor, dst []int32) (ids []int32, array, whole bool) {
-	if cur.Peek() != '[' {
-		cur.Skip()
-		return dst, false, true
-	}
-	whole = true
-	for arr := cur.Array(); arr.Next(); {
-		id, ok := cur.Int()
-		if !ok || id != int64(int32(id)) {
-			whole = false
-			continue
-		}
-		dst = append(dst, int32(id))
-	}
-	return dst, true, whole
-}
-
+// notWhole voids a list of ids: leaving one out would shift the rest.
 const notWhole = "an id is no whole number of 32 bits"
 
 // sampled reads a part of the choice's sampled ids and reports whether there was one.
 func (c *Choice) sampled(cur *jsonscan.Cursor) bool {
-	ids, array, whole := readIDs(cur, c.SampledIDs)
+	ids, array, whole := cur.AppendInts(c.SampledIDs)
 	if !whole {
 		c.voidSampled = true
 		c.remark("invalid_token_id", notWhole)
@@ -184,7 +166,7 @@ func (c *Choice) sampled(cur *jsonscan.Cursor) bool {
 
 // prompt reads prompt ids at choice level and reports whether there were any.
 func (c *Choice) prompt(cur *jsonscan.Cursor) bool {
-	ids, array, whole := readIDs(cur, nil)
+	ids, array, whole := cur.AppendInts(nil)
 	switch {
 	case !array:
 	case !whole:
@@ -202,7 +184,7 @@ func (c *Choice) prompt(cur *jsonscan.Cursor) bool {
 
 // prompt reads prompt ids at top level, which vLLM repeats once per choice, and reports whether there were any.
 func (a *Answer) prompt(cur *jsonscan.Cursor) bool {
-	ids, array, whole := readIDs(cur, nil)
+	ids, array, whole := cur.AppendInts(nil)
 	switch {
 	case !array:
 	case !whole:
