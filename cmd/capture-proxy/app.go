@@ -36,8 +36,9 @@ type Config struct {
 	Shared           record.Shared
 	TrainAborted     bool
 	AllowRawLogprobs bool
-	MaxModelCalls    int // per session, 0 for no limit
-	MaxOutputTokens  int // per call, 0 for no cap
+	ReasoningField   string // name under which harnesses get and send reasoning, "" for the engine's own
+	MaxModelCalls    int    // per session, 0 for no limit
+	MaxOutputTokens  int    // per call, 0 for no cap
 	MaxBody          int64
 
 	SessionTTL   time.Duration // 0 for never
@@ -82,6 +83,10 @@ func (a *App) open(ctx context.Context) (err error) {
 	if a.store, err = store.Open(c.Data, store.Options{}); err != nil {
 		return err
 	}
+	for _, d := range a.store.Damage() { // whose sessions say so themselves; their ids are keys, and no business of a log
+		c.Logger.Error("part of the store cannot be read any more", zap.String("file", d.File), zap.Int64("offset", d.Offset),
+			zap.Int64("length", d.Length), zap.String("reason", d.Reason))
+	}
 	if a.sessions, err = session.Open(ctx, a.store, time.Now, control.EngineOf(a.hub, c.AllowUpstream)); err != nil {
 		return err
 	}
@@ -90,12 +95,12 @@ func (a *App) open(ctx context.Context) (err error) {
 		Sessions: a.sessions, Store: a.store, Engines: a.hub, Logger: c.Logger,
 		AdminKey: c.AdminKey, Loopback: onLoopback(c.Listen), PublicURL: c.PublicURL, AllowUpstream: c.AllowUpstream,
 		MaxModelCalls: c.MaxModelCalls, Shared: c.Shared, TrainAborted: c.TrainAborted, AllowRawLogprobs: c.AllowRawLogprobs,
-		OutDir: c.OutDir, ProxyVersion: version(), Instance: instance(), RequireRegistered: !c.AllowUnregistered,
+		ReasoningField: c.ReasoningField, OutDir: c.OutDir, ProxyVersion: version(), Instance: instance(), RequireRegistered: !c.AllowUnregistered,
 		Late: func() int64 { return server.Late() },
 	})
 	server = proxy.New(proxy.Config{
 		Sessions: a.sessions, Log: a.store, Control: api, Default: a.hub.Default(), Logger: c.Logger, Unregistered: a.unregistered(),
-		MaxBody: c.MaxBody, MaxOutputTokens: c.MaxOutputTokens, Relay: c.Relay, Idle: c.Engine.Timeouts.Idle,
+		MaxBody: c.MaxBody, MaxOutputTokens: c.MaxOutputTokens, ReasoningField: c.ReasoningField, Relay: c.Relay, Idle: c.Engine.Timeouts.Idle,
 	})
 	a.http = newHTTPServer(server, c.Logger)
 	return nil

@@ -30,6 +30,9 @@ are not run.`,
 		Example: "  capture-proxy demo\n  capture-proxy demo --out rollout.json --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOut(out); err != nil {
+				return err
+			}
 			w := cmd.OutOrStdout()
 			var say teller = func(what, format string, args ...any) {
 				fmt.Fprintf(w, "%-10s %s\n", what, plain(fmt.Sprintf(format, args...)))

@@ -32,7 +32,31 @@ Exit codes: 0 success, 1 it ran and failed, 2 wrong usage (nothing ran).`,
 		newDemo(), newServe(), newRun(), newProbe(), newSession(), newShow(), newValidate(), newVersion(), newFakeEngine(),
 	)
 	noteStart(root, started)
+	completeChoices(root)
 	return root
+}
+
+// completeChoices lets shells complete the flags that take one of a few words.
+func completeChoices(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if c, ok := f.Value.(*choice); ok {
+			// It fails for a flag that is completed already only.
+			cobra.CheckErr(cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(c.allowed, cobra.ShellCompDirectiveNoFileComp)))
+		}
+	})
+	for _, sub := range cmd.Commands() {
+		completeChoices(sub)
+	}
+}
+
+// need says what is missing where a command was given no argument.
+func need(what string, check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return fmt.Errorf("%s is missing: %s", what, cmd.UseLine())
+		}
+		return check(cmd, args)
+	}
 }
 
 // noteStart makes every command set started before it runs.

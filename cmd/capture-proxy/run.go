@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +32,7 @@ summary printed on standard error.
 The exit code is CMD's: 128 + N when signal N ended it, 127 when it could not be started.`,
 		Example: `  capture-proxy run --upstream http://127.0.0.1:8000 -- my-agent "fix the tests"
   capture-proxy run --upstream http://127.0.0.1:8000 --max-model-calls 50 --out rollout.json -- python agent.py`,
-		Args: cobra.MinimumNArgs(1),
+		Args: need("CMD", cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			config, err := proxy.take()
 			if err != nil {
@@ -42,6 +43,9 @@ The exit code is CMD's: 128 + N when signal N ended it, 127 when it could not be
 			}
 			req, err := session.request()
 			if err != nil {
+				return err
+			}
+			if err := checkOut(out); err != nil {
 				return err
 			}
 			path, err := exec.LookPath(args[0])
@@ -103,6 +107,18 @@ func runRecorded(ctx context.Context, w io.Writer, c Config, req control.CreateR
 	}
 	if end.code != 0 {
 		return exitStatus(end.code)
+	}
+	return nil
+}
+
+// checkOut refuses a place that a rollout cannot be written to: it would be noticed only after the run.
+func checkOut(path string) error {
+	dir := filepath.Dir(path)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return usagef("--out %s: there is no directory %s", path, dir)
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return usagef("--out %s is a directory: name a file", path)
 	}
 	return nil
 }

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -19,19 +23,23 @@ type proxyFlags struct {
 	log    logFlags
 	config Config
 	shared *choice
-	body   size
+	// reasoning is empty unless one of its words was given.
+	reasoning *choice
+	body      size
 }
 
 // addCapture adds the flags of a proxy that serves one session or many.
 func (f *proxyFlags) addCapture(flags *pflag.FlagSet) {
 	f.engine.add(flags)
 	f.shared = oneOf(string(record.SharedEvery), string(record.SharedOnce))
+	f.reasoning = &choice{"", []string{"reasoning", "reasoning_content"}}
 	f.body = 64 << 20
 	flags.IntVar(&f.config.MaxModelCalls, "max-model-calls", 0, "model calls per session, 0 for no limit")
 	flags.IntVar(&f.config.MaxOutputTokens, "max-output-tokens", 0, "output cap of every call in tokens, 0 for none")
 	flags.Var(f.shared, "shared", f.shared.usage("in how many rows a turn that lies on several is trained"))
 	flags.BoolVar(&f.config.TrainAborted, "train-aborted", false, "let answers be trained that the engine gave up on")
 	flags.BoolVar(&f.config.AllowRawLogprobs, "allow-raw-logprobs", false, "let logprobs be trained that are not those of the sampled distribution")
+	flags.Var(f.reasoning, "reasoning-field", f.reasoning.usage("the one field in which the harness knows reasoning (default the engine's own)"))
 	flags.Var(&f.body, "max-body", "largest request body")
 	flags.StringSliceVar(&f.config.Relay, "relay", nil, "further `PATH`s to pass on without recording")
 	flags.DurationVar(&f.config.DrainTimeout, "drain-timeout", 30*time.Second, "how long calls may still run when the proxy stops")
@@ -40,11 +48,15 @@ func (f *proxyFlags) addCapture(flags *pflag.FlagSet) {
 // take returns the configuration that the flags describe.
 func (f *proxyFlags) take() (Config, error) {
 	c := f.config
-	if c.MaxModelCalls < 0 || c.MaxOutputTokens < 0 {
+	switch u, err := url.Parse(c.PublicURL); {
+	case c.MaxModelCalls < 0 || c.MaxOutputTokens < 0:
 		return c, usagef("--max-model-calls and --max-output-tokens must not be negative")
+	case c.PublicURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https"):
+		return c, usagef("--public-url %s: write it as https://proxy.example.org", c.PublicURL)
 	}
 	c.Engine = f.engine.config()
-	c.Shared = record.Shared(f.shared.value)
+	c.AdminKey, c.Engine.Key = strings.TrimSpace(c.AdminKey), strings.TrimSpace(c.Engine.Key) // files of secrets end in a line break
+	c.Shared, c.ReasoningField = record.Shared(f.shared.value), f.reasoning.value
 	c.MaxBody = int64(f.body)
 	logger, err := f.log.logger()
 	c.Logger = logger
@@ -63,19 +75,20 @@ Without --upstream every session names its own engine. An engine that is down do
 		Example: `  capture-proxy serve --upstream http://127.0.0.1:8000
   CAPTURE_PROXY_ADMIN_KEY=secret capture-proxy serve --listen 0.0.0.0:8100 --upstream http://10.0.0.5:8000`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			config, err := flags.take()
 			if err != nil {
 				return err
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
+			context.AfterFunc(ctx, stop) // a second signal ends the process at once
 			app, err := NewApp(ctx, config)
 			if err != nil {
 				return err
 			}
-			defer app.Close()
-			printStart(cmd.OutOrStdout(), app, config)
+			defer func() { err = errors.Join(err, app.Close()) }()
+			printStart(cmd.OutOrStdout(), app)
 			return app.Run(ctx)
 		},
 	}
@@ -94,8 +107,8 @@ Without --upstream every session names its own engine. An engine that is down do
 }
 
 // printStart tells a person what is running and what to do next.
-func printStart(w io.Writer, app *App, c Config) {
-	ink := colours(w)
+func printStart(w io.Writer, app *App) {
+	c, ink := app.config, colours(w)
 	upstream, control, auth := "none: sessions name their own with llm_url", ink.yellow("open to every process of this machine (no --admin-key)"), ""
 	if c.Engine.URL != "" {
 		upstream = app.hub.Default().URL()
@@ -105,5 +118,8 @@ func printStart(w io.Writer, app *App, c Config) {
 	}
 	fmt.Fprintf(w, "%s %s\n\n", ink.bold("capture-proxy"), version())
 	fmt.Fprintf(w, "  listening at  %s\n  upstream      %s\n  data          %s\n  control API   %s\n\n", app.URL(), upstream, c.Data, control)
+	if n := len(app.sessions.Running()); n > 0 {
+		fmt.Fprintf(w, "Sessions that go on from before: %d\n\n", n)
+	}
 	fmt.Fprintf(w, "Create a session; its id is the harness's API key:\n\n  curl -s%s -H 'Content-Type: application/json' -d '{}' %s/sessions\n\n", auth, app.URL())
 }

@@ -182,7 +182,7 @@ func newSessionStatus(flags *controlFlags) *cobra.Command {
 		Use:     "status SESSION",
 		Short:   "Say how a session stands",
 		Example: "  capture-proxy session status s-1234 --json",
-		Args:    cobra.ExactArgs(1),
+		Args:    need("SESSION", cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			status, err := flags.client().Status(cmd.Context(), args[0])
 			if err != nil {
@@ -227,7 +227,7 @@ func newSessionCancel(flags *controlFlags) *cobra.Command {
 		Use:     "cancel SESSION",
 		Short:   "Give a session up and abort its calls now",
 		Example: "  capture-proxy session cancel s-1234 --reason 'the step is over'",
-		Args:    cobra.ExactArgs(1),
+		Args:    need("SESSION", cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			status, err := flags.client().Cancel(cmd.Context(), args[0], reason)
 			if err != nil {
@@ -245,7 +245,7 @@ func newSessionDelete(flags *controlFlags) *cobra.Command {
 		Use:     "delete SESSION...",
 		Short:   "Delete sessions and their turns for good",
 		Example: "  capture-proxy session delete s-1234",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    need("SESSION", cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, id := range args {
 				if err := flags.client().Delete(cmd.Context(), id); err != nil {

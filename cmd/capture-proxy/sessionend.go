@@ -77,7 +77,7 @@ func newSessionClose(flags *controlFlags) *cobra.Command {
 rollout document. Closing twice gives the same document.`,
 		Example: `  capture-proxy session close s-1234 --reward 1 --out rollout.json
   capture-proxy session close s-1234 --failed 'TimeoutError: the agent took too long' --json`,
-		Args: cobra.ExactArgs(1),
+		Args: need("SESSION", cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req, err := scores.values()
 			if err != nil {
@@ -133,7 +133,7 @@ func newSessionScore(flags *controlFlags) *cobra.Command {
 		Short: "Say or change how good a session was, also after its end",
 		Example: `  capture-proxy session score s-1234 --reward 0.5 --rewards tests=1
   capture-proxy session score s-1234 --step 17`,
-		Args: cobra.ExactArgs(1),
+		Args: need("SESSION", cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v, err := scores.values()
 			if err != nil {

@@ -25,7 +25,7 @@ or, where there is no such file, a session: of a store that no proxy has open wi
 		Example: `  capture-proxy show rollout-s-1234.json
   capture-proxy show s-1234 --url http://127.0.0.1:8100
   capture-proxy show --data ./capture-data s-1234 --graph dot | dot -Tsvg > graph.svg`,
-		Args: cobra.ExactArgs(1),
+		Args: need("FILE or SESSION", cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var doc *export.Rollout
 			_, err := os.Stat(args[0])

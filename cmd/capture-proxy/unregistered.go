@@ -32,7 +32,7 @@ func (a *App) recordOf(id string) *record.Session {
 	rec := &record.Session{
 		ID: id, Engine: record.Engine{ParamEdits: []record.Edit{}}, TrainAborted: c.TrainAborted, AllowRawLogprobs: c.AllowRawLogprobs,
 		// Two calls may bring the key at the same time: equal hashes make the second create a repetition of the first.
-		Spec: record.Spec{Purpose: record.PurposeAuto, Shared: c.Shared, RequestHash: "unregistered"},
+		Spec: record.Spec{Purpose: record.PurposeAuto, Shared: c.Shared, ReasoningField: c.ReasoningField, RequestHash: "unregistered"},
 	}
 	if c.MaxModelCalls > 0 {
 		rec.Spec.MaxModelCalls = &c.MaxModelCalls

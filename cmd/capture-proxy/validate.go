@@ -21,7 +21,7 @@ What a document says about itself in its own findings is printed too. The exit c
 contradicts itself, or holds a FATAL finding on the whole rollout. A dash stands for standard input.`,
 		Example: `  capture-proxy validate rollout-s-1234.json
   capture-proxy validate --json rollouts/*.json`,
-		Args: cobra.MinimumNArgs(1),
+		Args: need("FILE", cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			reports := make([]documentReport, len(args))
 			failed := false
