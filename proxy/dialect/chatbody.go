@@ -39,6 +39,7 @@ type chatMessage struct {
 	callID string // of a tool message
 	// reasoning is the inside of a JSON string too. It goes into the field that the engine reads, `reasoning`.
 	reasoning []byte
+	refusal   []byte // likewise
 	calls     []chatCall
 }
 
@@ -70,6 +71,10 @@ func (b *chatBody) message(m *chatMessage) {
 	if len(m.reasoning) > 0 {
 		b.buf = append(b.buf, `,"reasoning":"`...)
 		b.buf = append(append(b.buf, m.reasoning...), '"')
+	}
+	if len(m.refusal) > 0 {
+		b.buf = append(b.buf, `,"refusal":"`...)
+		b.buf = append(append(b.buf, m.refusal...), '"')
 	}
 	for i, call := range m.calls {
 		if i == 0 {

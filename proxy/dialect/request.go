@@ -41,6 +41,8 @@ type Request struct {
 	MaxTokens *int64
 	CapKey    string
 	Asks      Asks
+
+	responses *responsesReply // of a Responses request
 }
 
 // Asks is what a harness asked for itself of the data that we ask for too; the rest is ours and is taken out again.
