@@ -28,25 +28,24 @@ var agents = []agent{{"opencode", 1}, {"qwen", 0}, {"pi", 0}}
 // TestAgentsBehindServe lets each agent play a task through a proxy that serves all of them.
 func TestAgentsBehindServe(t *testing.T) {
 	p := serve(t, "--upstream", fakeEngine(t), "--data", t.TempDir())
-	t.Run("agents", func(t *testing.T) {
-		for _, a := range agents {
-			t.Run(a.name, func(t *testing.T) {
-				t.Parallel()
-				session := p.session(t)
-				_, code := command(t, nil, wiretest.Shared(t, "harnesses", "run.sh"),
-					installed(t, "harnesses"), a.name, p.url, session, task)
-				if code != 0 {
-					t.Errorf("%s ended with %d", a.name, code)
-				}
-				checkAgent(t, a, p.close(t, session))
-			})
-		}
-	})
+	for _, a := range agents {
+		t.Run(a.name, func(t *testing.T) {
+			t.Parallel()
+			session := p.session(t)
+			_, code := command(t, nil, wiretest.Shared(t, "harnesses", "run.sh"),
+				installed(t, "harnesses"), a.name, p.url, session, task)
+			if code != 0 {
+				t.Errorf("%s ended with %d", a.name, code)
+			}
+			checkAgent(t, a, p.close(t, session))
+		})
+	}
 }
 
-// TestAgentsUnderRun lets capture-proxy run start each agent: a proxy, a session and a document for one command.
+// TestAgentsUnderRun lets capture-proxy run start each agent: a proxy, a session and a document for one command. The
+// engine thinks before it answers, so the agents have to bring its thoughts back for the conversation to stay whole.
 func TestAgentsUnderRun(t *testing.T) {
-	engine := fakeEngine(t)
+	engine := fakeEngine(t, "--reasoning")
 	for _, a := range agents {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
