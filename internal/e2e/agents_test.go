@@ -23,6 +23,9 @@ type agent struct {
 	auxiliary int // calls without tools: a title for the conversation
 }
 
+// enough is the time that an agent gets: they are quick, but not on a machine that is busy with something else.
+var enough = []string{"HARNESS_TIMEOUT=240"}
+
 var agents = []agent{{"opencode", 1}, {"qwen", 0}, {"pi", 0}}
 
 // TestAgentsBehindServe lets each agent play a task through a proxy that serves all of them.
@@ -32,7 +35,7 @@ func TestAgentsBehindServe(t *testing.T) {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
 			session := p.session(t)
-			_, code := command(t, nil, wiretest.Shared(t, "harnesses", "run.sh"),
+			_, code := command(t, enough, wiretest.Shared(t, "harnesses", "run.sh"),
 				installed(t, "harnesses"), a.name, p.url, session, task)
 			if code != 0 {
 				t.Errorf("%s ended with %d", a.name, code)
@@ -50,7 +53,7 @@ func TestAgentsUnderRun(t *testing.T) {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
 			out := filepath.Join(t.TempDir(), "rollout.json")
-			_, code := command(t, nil, binary, "run", "--upstream", engine, "--out", out, "--",
+			_, code := command(t, enough, binary, "run", "--upstream", engine, "--out", out, "--",
 				"sh", "-c", `exec "$0" "$1" "$2" "$CAPTURE_PROXY_URL" "$CAPTURE_PROXY_SESSION" "$3"`,
 				wiretest.Shared(t, "harnesses", "run.sh"), installed(t, "harnesses"), a.name, task)
 			if code != 0 {

@@ -132,7 +132,7 @@ func (p *process) signal(s syscall.Signal) {
 // command runs a program to its end and returns what it printed.
 func command(t *testing.T, env []string, name string, args ...string) (stdout string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), env...)
