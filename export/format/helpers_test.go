@@ -24,7 +24,7 @@ type capture struct {
 	calls []*record.Call
 }
 
-// newCapture is a session that completed and trains; reward NaN-free, nil for unscored.
+// newCapture is a session that completed and trains; its reward is nil when nobody scored it.
 func newCapture(id, group string, reward *float64) *capture {
 	c := &capture{sess: &record.Session{
 		ID: id, Instance: "00000000000000aa", Status: record.Completed, CreatedAt: start, CaptureLevel: record.LevelTokens, Reward: reward,
@@ -92,10 +92,11 @@ func tangled(id, group string, reward *float64) *capture {
 	retry := c.turn(ask, []int32{1, 2, 3}, 12, 13) // never continued
 	retry.RetryOf = root.Number
 	left := c.next(root, []int32{20}, 14, 15, 16)
-	c.next(root, []int32{21}, 17) // the fork
+	right := c.next(root, []int32{21}, 17) // the fork
 	aborted := c.next(left, []int32{22}, 18, 19)
 	aborted.Outcome, aborted.Choices[0].Outcome, aborted.Choices[0].FinishReason = record.Aborted, record.Aborted, "abort"
 	c.next(aborted, []int32{23, 24}, 30, 31)
+	c.next(right, []int32{25}, 35)
 	c.turn([]json.RawMessage{text("system", "You fix it better."), text("user", "fix it")}, []int32{5, 6}, 32, 33) // a second root
 	title := c.turn([]json.RawMessage{text("user", "Title?")}, []int32{7, 8}, 34)
 	title.Tools = nil
