@@ -303,6 +303,54 @@ func TestAnthropicRefusals(t *testing.T) {
 	}
 }
 
+// What nests at the limit of what is read nests one deeper as a chat tool: refused, as deeper bodies are.
+func TestAnthropicDepth(t *testing.T) {
+	body := func(deep int) []byte {
+		return fmt.Appendf(nil, `{"messages":[],"tools":[{"name":"f","input_schema":%s%s}]}`, strings.Repeat(`{"a":`, deep)+"{}", strings.Repeat("}", deep))
+	}
+	for deep, ok := range map[int]bool{900: true, 995: true, 996: false, 997: false} {
+		_, err := DecodeAnthropic(body(deep))
+		var refused *Error
+		if ok != (err == nil) || !ok && !errors.As(err, &refused) {
+			t.Errorf("%d deep: %v", deep, err)
+		}
+	}
+}
+
+// claude-code's next request: other cache marks, another nonce, a system entry that turned from blocks into a string, the
+// answer in between. The messages of the first one begin those of the second, byte for byte.
+func TestAnthropicNextPromptExtends(t *testing.T) {
+	signature := Seal([]byte("Look first."))
+	const tools = `"tools":[{"name":"Bash","input_schema":{"type":"object"}%s}]`
+	first := `{"model":"m","max_tokens":32000,"system":[{"type":"text","text":"x-anthropic-billing-header: cch=1;"},{"type":"text","text":"You are an agent.","cache_control":{"type":"ephemeral"}}],
+		"messages":[{"role":"user","content":[{"type":"text","text":"<system-reminder>r</system-reminder>"},{"type":"text","text":"fix it","cache_control":{"type":"ephemeral"}}]},
+		{"role":"system","content":[{"type":"text","text":"mode: plan","cache_control":{"type":"ephemeral"}}]}],` + fmt.Sprintf(tools, `,"cache_control":{"type":"ephemeral"}`) + `}`
+	second := `{"model":"m","max_tokens":32000,"system":[{"type":"text","text":"x-anthropic-billing-header: cch=2;"},{"type":"text","text":"You are an agent."}],
+		"messages":[{"role":"user","content":[{"type":"text","text":"<system-reminder>r</system-reminder>"},{"type":"text","text":"fix it"}]},
+		{"role":"system","content":"mode: plan"},{"role":"assistant","content":[{"type":"thinking","thinking":"Look first.","signature":"` + signature + `"},
+		{"type":"tool_use","id":"k","name":"Bash","input":{"command":"ls"}}]},{"role":"user","content":[{"tool_use_id":"k","type":"tool_result","content":"a.go","cache_control":{"type":"ephemeral"}}]}],` + fmt.Sprintf(tools, "") + `}`
+	one, err := DecodeAnthropic([]byte(first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := DecodeAnthropic([]byte(second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(one.Messages) != 3 || len(two.Messages) != 5 {
+		t.Fatalf("messages %s, then %s", one.Messages, two.Messages)
+	}
+	if d := cmp.Diff(one.Messages, two.Messages[:3]); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(one.Tools, two.Tools); d != "" {
+		t.Error(d)
+	}
+	if got, want := string(two.Messages[3]), `{"role":"assistant","content":"","reasoning":"Look first.","tool_calls":[{"id":"k","type":"function","function":{"name":"Bash","arguments":"{\"command\":\"ls\"}"}}]}`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
 // A long history repeats no edit, and quotes no long value.
 func TestAnthropicEditsStayShort(t *testing.T) {
 	var b strings.Builder

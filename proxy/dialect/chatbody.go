@@ -179,7 +179,7 @@ func (b *chatBody) end(list *[]span) { (*list)[len(*list)-1].end = len(b.buf) }
 func (b *chatBody) finish(r *Request) error {
 	b.closeArray()
 	b.buf = append(b.buf, '}')
-	doc, err := jsonscan.ParseDoc(b.buf)
+	doc, err := parseBody(b.buf) // what nests at the limit may nest one deeper in chat
 	if err != nil {
 		return err
 	}
