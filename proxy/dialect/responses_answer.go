@@ -47,7 +47,7 @@ func (o outcome) itemStatus(place, items int) string {
 // responseWriter writes response objects.
 type responseWriter struct{ outputWriter }
 
-// settings are the members of a response that repeat the request, and what stands there when it has none.
+// responseSettings are the members of a response that repeat the request, and what stands there when it has none.
 var responseSettings = [...]struct{ key, absent string }{
 	{"instructions", "null"}, {"max_output_tokens", "null"}, {"max_tool_calls", "null"}, {"metadata", "{}"}, {"parallel_tool_calls", "true"},
 	{"previous_response_id", "null"}, {"prompt_cache_key", "null"}, {"reasoning", `{"effort":null,"summary":null}`}, {"safety_identifier", "null"},

@@ -116,7 +116,7 @@ func escapeLength(b []byte) int {
 		return 6
 	case len(b) == 6 || b[6] == '\\' && (len(b) == 7 || b[7] == 'u' && len(b) < 12):
 		return 0
-	case b[6] == '\\' && b[7] == 'u':
+	case b[6] == '\\' && b[7] == 'u' && (b[8] == 'd' || b[8] == 'D') && bytes.IndexByte([]byte("cdefCDEF"), b[9]) >= 0:
 		return 12
 	}
 	return 6

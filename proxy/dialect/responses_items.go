@@ -38,7 +38,7 @@ func (d *responsesDecoder) history() error {
 	h.closeLeading()
 	h.closeReply()
 	if len(d.out.messages) == 0 {
-		return badRequest("input", "the request has no input: send `input` as a string or as a list of items")
+		return bad("input", "the request has no input: send `input` as a string or as a list of items")
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ func responsesInput(doc *jsonscan.Doc, previous Previous, cuts *[]int) ([]json.R
 		id := stringOf(raw)
 		earlier, ok := lookUp(previous, id)
 		if !ok {
-			return nil, badRequest("previous_response_id", "no response "+id+" is known in this session: send the whole conversation in `input`")
+			return nil, bad("previous_response_id", "no response "+id+" is known in this session: send the whole conversation in `input`")
 		}
 		items = append(items, earlier...)
 	}
@@ -87,7 +87,7 @@ func responsesInput(doc *jsonscan.Doc, previous Previous, cuts *[]int) ([]json.R
 		return append(items, append(item, '}')), nil
 	}
 	if raw[0] != '[' {
-		return nil, badRequest("input", "`input` must be a string or a list of items")
+		return nil, bad("input", "`input` must be a string or a list of items")
 	}
 	cur := jsonscan.New(raw)
 	for a := cur.Array(); a.Next(); {
@@ -126,7 +126,7 @@ func referred(reference []byte, before []json.RawMessage, previous Previous) ([]
 			return before[i], nil
 		}
 	}
-	return nil, badRequest("input", "no item "+id+" is known in this session: send the item itself in place of the reference")
+	return nil, bad("input", "no item "+id+" is known in this session: send the item itself in place of the reference")
 }
 
 // memberText returns a string member of an object.
@@ -150,7 +150,7 @@ var clientCalls = map[string][2]string{
 func (h *responsesHistory) item(raw []byte) error {
 	doc, err := jsonscan.ParseDoc(raw)
 	if err != nil {
-		return badRequest("input", "every item of `input` must be an object")
+		return bad("input", "every item of `input` must be an object")
 	}
 	kind := stringOf(doc.Get("type"))
 	switch kind {
@@ -171,7 +171,7 @@ func (h *responsesHistory) item(raw []byte) error {
 	case "function_call_output", "custom_tool_call_output", "local_shell_call_output", "shell_call_output", "apply_patch_call_output":
 		h.output(doc)
 	case "compaction_trigger":
-		return badRequest("input", "this engine does not compact conversations: switch remote compaction off in the harness, so that it writes the summary itself")
+		return bad("input", "this engine does not compact conversations: switch remote compaction off in the harness, so that it writes the summary itself")
 	case "compaction", "compaction_summary", "context_compaction":
 		h.noteBehaviour("input[]."+kind, raw, "a provider's encrypted summary, which nobody else can read: the engine does not see what it stands for")
 	default:
@@ -188,7 +188,7 @@ func (h *responsesHistory) message(doc *jsonscan.Doc) error {
 		role = "system"
 	case "user", "system", "assistant":
 	default:
-		return badRequest("input", "a message of `input` has the role "+string(orEmpty(doc.Get("role")))+": use user, assistant, system or developer")
+		return bad("input", "a message of `input` has the role "+string(orEmpty(doc.Get("role")))+": use user, assistant, system or developer")
 	}
 	parts, refusal := h.content(doc.Get("content"))
 	if role == "assistant" {

@@ -76,19 +76,15 @@ func DecodeResponses(body []byte, previous Previous) (*Request, error) {
 // refuse names what cannot be left out without changing what the answer means.
 func (d *responsesDecoder) refuse() *Error {
 	if string(d.doc.Get("background")) == "true" {
-		return badRequest("background", "background responses are not offered here: the engine answers in one call. Leave `background` out")
+		return bad("background", "background responses are not offered here: the engine answers in one call. Leave `background` out")
 	}
 	if !isNull(d.doc.Get("conversation")) {
-		return badRequest("conversation", "conversations are kept by the provider, and none is behind this engine: send the items in `input`, or use `previous_response_id`")
+		return bad("conversation", "conversations are kept by the provider, and none is behind this engine: send the items in `input`, or use `previous_response_id`")
 	}
 	if !isNull(d.doc.Get("prompt")) {
-		return badRequest("prompt", "prompt templates are kept by the provider, and none is behind this engine: send the text in `instructions` and `input`")
+		return bad("prompt", "prompt templates are kept by the provider, and none is behind this engine: send the text in `instructions` and `input`")
 	}
 	return nil
-}
-
-func badRequest(param, text string) *Error {
-	return &Error{Status: http.StatusBadRequest, Param: param, Text: text}
 }
 
 // sealed says whether reasoning goes out sealed: when the harness asks for it, and when it says that it keeps the history
@@ -106,7 +102,7 @@ func (d *responsesDecoder) sealed() bool {
 	return found
 }
 
-// hints are members for a provider's bookkeeping, which an engine behind a chat body has no use for.
+// responsesHints are members for a provider's bookkeeping, which an engine behind a chat body has no use for.
 var responsesHints = map[string]bool{
 	"metadata": true, "client_metadata": true, "prompt_cache_key": true, "prompt_cache_retention": true, "prompt_cache_options": true,
 	"safety_identifier": true, "service_tier": true, "user": true,
@@ -160,6 +156,8 @@ func (d *responsesDecoder) members(choice []byte) error {
 			d.out.member(key, raw)
 		case constrains(key, raw):
 			d.req.Constraints = append(d.req.Constraints, key)
+			d.out.member(key, raw)
+		case key == "chat_template_kwargs": // an engine's own, which its chat endpoint takes too
 			d.out.member(key, raw)
 		case responsesDone[key]:
 		default:
@@ -262,7 +260,7 @@ func responseFormat(raw []byte) ([]byte, error) {
 		}
 		return append(out, "}}"...), nil
 	default:
-		return nil, badRequest("text.format", "the output format "+kind+" cannot be forced on this engine: use json_schema, json_object or text")
+		return nil, bad("text.format", "the output format "+kind+" cannot be forced on this engine: use json_schema, json_object or text")
 	}
 }
 

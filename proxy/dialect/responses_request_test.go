@@ -17,48 +17,8 @@ func decodeResponses(t *testing.T, body string, previous Previous) *Request {
 	if err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
-	checkDecoded(t, r)
+	wellTranslated(t, r)
 	return r
-}
-
-// checkDecoded holds a translated request to what every dialect promises.
-func checkDecoded(t *testing.T, r *Request) {
-	t.Helper()
-	if !json.Valid(r.Doc.Bytes) {
-		t.Fatalf("the chat body is no JSON: %s", r.Doc.Bytes)
-	}
-	if !json.Valid(r.Sampling) {
-		t.Fatalf("the sampling is no JSON: %s", r.Sampling)
-	}
-	if (r.Asks != Asks{}) {
-		t.Errorf("asks %+v: nothing of the token data is the harness's", r.Asks)
-	}
-	at := 0
-	for _, cut := range r.Cuts {
-		if cut < at || cut > len(r.Original) {
-			t.Fatalf("cuts %v of a body of %d bytes", r.Cuts, len(r.Original))
-		}
-		at = cut
-	}
-	for _, e := range r.Edits {
-		if e.Kind != record.EditTranslate || e.Param == "" || e.Why == "" || !json.Valid(e.From) || !json.Valid(e.To) {
-			t.Errorf("edit %+v", e)
-		}
-	}
-	if raw := r.Doc.Get("messages"); string(raw) != "["+string(join(r.Messages))+"]" {
-		t.Errorf("messages are no parts of the body: %s", raw)
-	}
-}
-
-func join(parts []json.RawMessage) []byte {
-	var out []byte
-	for i, p := range parts {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, p...)
-	}
-	return out
 }
 
 func editParams(edits []record.Edit) []string {
@@ -294,7 +254,7 @@ func FuzzDecodeResponses(f *testing.F) {
 			}
 			return
 		}
-		checkDecoded(t, r)
+		wellTranslated(t, r)
 		if out := ResponsesWhole(r, Answer{ID: "x"}, &Said{Text: []byte("t"), Finish: "stop"}); !json.Valid(out) {
 			t.Fatalf("the answer is no JSON: %s", out)
 		}

@@ -218,7 +218,7 @@ func (d *responsesDecoder) toolChoice() ([]byte, error) {
 	}
 	doc, err := jsonscan.ParseDoc(raw)
 	if err != nil {
-		return nil, badRequest("tool_choice", "tool_choice must be a string or an object")
+		return nil, bad("tool_choice", "tool_choice must be a string or an object")
 	}
 	switch kind := stringOf(doc.Get("type")); kind {
 	case "function", "custom":
@@ -239,7 +239,7 @@ func (d *responsesDecoder) toolChoice() ([]byte, error) {
 		}
 		return []byte(`"auto"`), nil
 	default:
-		return nil, badRequest("tool_choice", "the engine has no built-in tool of type "+kind+", so it cannot be forced to use one")
+		return nil, bad("tool_choice", "the engine has no built-in tool of type "+kind+", so it cannot be forced to use one")
 	}
 }
 
