@@ -43,6 +43,7 @@ type Request struct {
 	Asks      Asks
 
 	responses *responsesReply // of a Responses request
+	google    *googleReply    // of a Google request
 }
 
 // Asks is what a harness asked for itself of the data that we ask for too; the rest is ours and is taken out again.
