@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"captureproxy/internal/jsonscan"
 	"captureproxy/internal/record"
 	"captureproxy/proxy/dialect"
 	"captureproxy/proxy/engine"
@@ -27,7 +28,9 @@ type call struct {
 	ticket *session.Ticket
 
 	body   []byte
+	route  route
 	req    *dialect.Request
+	way    *translation // back into the harness's dialect; nil when the engine speaks it
 	plan   plan
 	sent   prepared
 	answer engine.Answer
@@ -48,8 +51,9 @@ type call struct {
 var errClientGone = errors.New("the harness hung up")
 
 // serveCall walks one call along the line.
-func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, d record.Dialect, prefix string) {
-	c := &call{s: s, r: r, out: newOutput(w, s.Idle)}
+func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, rt route, prefix string) {
+	d := rt.dialect
+	c := &call{s: s, r: r, route: rt, out: newOutput(w, s.Idle)}
 	defer c.out.close()
 	c.rec = record.Call{Dialect: d, RequestID: requestID(), Timing: record.Timing{Received: s.now()}}
 	w.Header().Set("X-Request-Id", c.rec.RequestID)
@@ -61,7 +65,7 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, d record.Dial
 		return
 	}
 	c.live, c.rec.Conflicts = live, conflicts
-	c.rec.Session = live.ID()
+	c.rec.Session, c.rec.Instance = live.ID(), live.Record().Instance
 	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(r.Context()))
 	defer c.cancel(nil)
 
@@ -80,7 +84,7 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, d record.Dial
 
 	if bad == nil {
 		c.body = body
-		bad = c.decode(d)
+		bad = c.decode()
 	}
 	if bad == nil {
 		bad = c.makePlan()
@@ -109,21 +113,34 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, d record.Dial
 }
 
 // decode reads the request in its dialect.
-func (c *call) decode(d record.Dialect) *dialect.Error {
+func (c *call) decode() *dialect.Error {
 	var err error
-	if d == record.OpenAICompletions {
+	switch c.route.dialect {
+	case record.OpenAICompletions:
 		c.req, err = dialect.DecodeCompletions(c.body)
-	} else {
+	case record.OpenAIResponses:
+		c.req, err = dialect.DecodeResponses(c.body, c.earlier)
+	case record.AnthropicMessages:
+		c.req, err = dialect.DecodeAnthropic(c.body)
+	case record.Google:
+		c.req, err = dialect.DecodeGoogle(c.body, c.route.model, c.route.stream)
+	default:
 		c.req, err = dialect.DecodeChat(c.body)
 	}
-	var bad *dialect.Error
-	if errors.As(err, &bad) {
+	if bad := asError(err); bad != nil {
 		return bad
 	}
-	if err != nil {
-		return &dialect.Error{Status: http.StatusBadRequest, Text: err.Error()}
-	}
+	c.translate()
 	return nil
+}
+
+// asError is a decoder's error as an answer.
+func asError(err error) *dialect.Error {
+	var bad *dialect.Error
+	if err == nil || errors.As(err, &bad) {
+		return bad
+	}
+	return &dialect.Error{Status: http.StatusBadRequest, Text: err.Error()}
 }
 
 // note puts what was asked and what is sent into the record.
@@ -132,7 +149,13 @@ func (c *call) note() {
 	r.Body, r.Cuts, r.Messages, r.Tools = c.body, c.req.Cuts, c.req.Messages, c.req.Tools
 	r.Stream, r.Model = c.req.Stream, c.req.Model
 	r.RequestedSampling, r.Constraints = c.req.Sampling, c.req.Constraints
-	r.Harness, r.HarnessSessionID = harnessOf(c.r.Header)
+	own := c.req.Doc
+	if c.req.Translated() {
+		if doc, err := jsonscan.ParseDoc(c.req.Original); err == nil {
+			own = doc
+		}
+	}
+	r.Harness, r.HarnessSessionID = harnessOf(c.r.Header, own)
 	c.noteSent()
 }
 

@@ -499,6 +499,18 @@ func TestPinnedSampling(t *testing.T) {
 	}
 }
 
+// A session that evaluates is sampled as it asks; nothing else is changed.
+func TestEvalSampling(t *testing.T) {
+	up := newScript(t, answers(200, "application/json", goodWhole))
+	r := newRig(t, up.URL, rigOptions{level: record.LevelText, model: "m", session: func(s *record.Session) {
+		s.Spec.Purpose, s.Spec.EvalSampling = record.PurposeEval, json.RawMessage(`{"temperature":0,"top_k":20}`)
+	}})
+	r.post("/v1/chat/completions", `{"model":"m","messages":[],"temperature":0.70,"top_p":0.9}`)
+	if sent := string(up.got(0).body); sent != `{"model":"m","messages":[],"temperature":0,"top_p":0.9,"top_k":20}` {
+		t.Errorf("sent %s", sent)
+	}
+}
+
 // The harness hangs up: the engine stops within a second, streaming or not (BC39 A and B).
 func TestBC39_hang_up(t *testing.T) {
 	for _, body := range []string{simpleStream, simple} {
@@ -667,7 +679,7 @@ func TestCancel(t *testing.T) {
 
 // slowLog is a store whose disk hangs, or fails.
 type slowLog struct {
-	inner   Appender
+	Log
 	release chan struct{}
 	err     error
 }
@@ -680,7 +692,7 @@ func (s *slowLog) Append(c *record.Call) <-chan error {
 			out <- s.err
 			return
 		}
-		out <- <-s.inner.Append(c)
+		out <- <-s.Log.Append(c)
 	}()
 	return out
 }
@@ -691,7 +703,7 @@ func TestSlowAndFailingDisk(t *testing.T) {
 		log := &slowLog{release: make(chan struct{}), err: failure}
 		up := newScript(t, answers(200, sse, goodStream))
 		r := newRig(t, up.URL, rigOptions{level: record.LevelText, model: "m", config: func(c *Config) {
-			log.inner, c.Log, c.Patience = c.Log, log, 100*time.Millisecond
+			log.Log, c.Log, c.Patience = c.Log, log, 100*time.Millisecond
 		}})
 		if _, body := r.post("/v1/chat/completions", simpleStream); string(body) != goodStream {
 			t.Errorf("the harness got %q", body)

@@ -27,10 +27,14 @@ var enginePaths = map[record.Dialect]string{record.OpenAIChat: "/chat/completion
 func (c *call) forward() *engine.Response {
 	c.rec.Timing.Dispatched = c.s.now()
 	c.rec.Policy.Dispatch = c.s.Sessions.Policy()
+	query, header := withoutKey(c.r), c.r.Header
+	if c.req.Translated() { // what the harness's dialect has in its query and headers is not chat's
+		query, header = "", http.Header{"Content-Type": {"application/json"}, "User-Agent": c.r.Header["User-Agent"]}
+	}
 	resent := 0
 	for {
 		resp, err := c.up.Do(c.ctx, &engine.Request{
-			Method: http.MethodPost, Path: enginePaths[c.rec.Dialect], Query: withoutKey(c.r), Header: c.r.Header, RequestID: c.rec.RequestID, Body: c.sent.body,
+			Method: http.MethodPost, Path: enginePaths[c.req.Wire()], Query: query, Header: header, RequestID: c.rec.RequestID, Body: c.sent.body,
 		})
 		switch {
 		case err != nil && errors.Is(err, engine.ErrNotSent) && resent < maxResends && c.ctx.Err() == nil:
@@ -106,7 +110,7 @@ func withoutKey(r *http.Request) string {
 // that makes a difference. The harness never sees a 400 for a field that it did not send (BC11). If the plain call goes
 // through, the profile remembers.
 func (c *call) withoutCapture(resp *engine.Response) bool {
-	if !c.sent.injected {
+	if !c.sent.injected || c.refusal != nil {
 		return false
 	}
 	plain := c.plan
@@ -156,6 +160,10 @@ func (c *call) refusedByEngine(resp *engine.Response) *engine.Response {
 		c.outcome = record.Rejected
 	}
 	engine.CopyHeader(c.out.w.Header(), resp.Header)
+	if c.req.Translated() {
+		c.error(resp.Status, "", engine.ErrorText(body))
+		return nil
+	}
 	c.answerWhole(resp.Status, body)
 	return nil
 }

@@ -1,23 +1,40 @@
 package proxy
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 
+	"captureproxy/internal/jsonscan"
 	"captureproxy/internal/record"
 )
 
-// sessionHeaders are where harnesses put their own session's id. It never routes; it is recorded.
+// sessionHeaders are where harnesses put their own session's id (WIRE 4). It never routes; it is recorded.
 var sessionHeaders = []string{"X-Claude-Code-Session-Id", "X-Session-Id", "Session_id", "Session-Id", "X-Session-Affinity", "X-Affinity"}
 
-// harnessOf says what the caller's headers tell about it.
-func harnessOf(h http.Header) (record.Harness, string) {
+// harnessOf says what a call's headers and metadata tell about its caller. body is the harness's own request.
+func harnessOf(h http.Header, body *jsonscan.Doc) (record.Harness, string) {
 	var out record.Harness
 	product, _, _ := strings.Cut(h.Get("User-Agent"), " ")
 	out.Name, out.Version, _ = strings.Cut(product, "/")
-	out.AgentID = h.Get("X-Claude-Code-Agent-Id")
+	out.Version, _, _ = strings.Cut(out.Version, "/") // GeminiCLI/0.61.0/model
+	out.AgentID = firstOf(h, "X-Claude-Code-Agent-Id", "X-Openai-Subagent")
 	out.ParentAgentID = firstOf(h, "X-Claude-Code-Parent-Agent-Id", "X-Parent-Session-Id")
-	return out, firstOf(h, sessionHeaders...)
+	id := firstOf(h, sessionHeaders...)
+	if body == nil {
+		return out, id
+	}
+	thread := codexThread(body)
+	switch {
+	case id == "" && thread != "":
+		id = thread
+	case thread != "" && thread != id: // codex: a thread of its own inside a session is a subagent's
+		out.AgentID, out.ParentAgentID = thread, id
+	}
+	if id == "" {
+		id = metadataSession(body)
+	}
+	return out, id
 }
 
 func firstOf(h http.Header, names ...string) string {
@@ -27,4 +44,36 @@ func firstOf(h http.Header, names ...string) string {
 		}
 	}
 	return ""
+}
+
+// codexThread reads client_metadata's thread id.
+func codexThread(body *jsonscan.Doc) string {
+	cur := jsonscan.New(body.Get("client_metadata"))
+	thread := ""
+	if cur.Peek() != '{' {
+		return ""
+	}
+	for o := cur.Object(); o.Next(); {
+		if string(o.Key) == "thread_id" {
+			thread, _ = cur.String()
+		}
+	}
+	return thread
+}
+
+// metadataSession finds a session in metadata.user_id, which is a JSON string with a session_id in it (claude, kimi), or in
+// prompt_cache_key.
+func metadataSession(body *jsonscan.Doc) string {
+	var metadata struct {
+		UserID string `json:"user_id"`
+	}
+	var user struct {
+		SessionID string `json:"session_id"`
+	}
+	if raw := body.Get("metadata"); raw != nil && json.Unmarshal(raw, &metadata) == nil && json.Unmarshal([]byte(metadata.UserID), &user) == nil && user.SessionID != "" {
+		return user.SessionID
+	}
+	cur := jsonscan.New(body.Get("prompt_cache_key"))
+	key, _ := cur.String()
+	return key
 }

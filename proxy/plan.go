@@ -20,8 +20,8 @@ type plan struct {
 	topLogprobs      int
 	// trains says that the rollout is to be trained on: sampling is made neutral.
 	trains bool
-	// pinned is the session's sampling, nil for none.
-	pinned map[string]json.RawMessage
+	// pinned is the sampling of a session that trains, asked that of one that evaluates; nil for none.
+	pinned, asked map[string]json.RawMessage
 	// reasoningUp is the field in which the engine reads the history's reasoning, reasoningDown the one that the harness
 	// knows; "" leaves it as it is.
 	reasoningUp, reasoningDown string
@@ -54,8 +54,15 @@ func (c *call) makePlan() *dialect.Error {
 		p.logprobs = profile.Level == record.LevelTokens || profile.Level == record.LevelLogprobs
 	}
 	p.trains = rec.Trains()
-	if p.trains && len(rec.Spec.Sampling) > 0 {
-		if err := json.Unmarshal(rec.Spec.Sampling, &p.pinned); err != nil {
+	for _, s := range []struct {
+		raw     json.RawMessage
+		applies bool
+		into    *map[string]json.RawMessage
+	}{{rec.Spec.Sampling, p.trains, &p.pinned}, {rec.Spec.EvalSampling, rec.Spec.Purpose == record.PurposeEval, &p.asked}} {
+		if !s.applies || len(s.raw) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(s.raw, s.into); err != nil {
 			return &dialect.Error{Status: http.StatusInternalServerError, Text: "the session's sampling cannot be read"}
 		}
 	}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -37,14 +38,14 @@ func prepare(req *dialect.Request, p plan) (prepared, *dialect.Error) {
 		return prepared{}, &dialect.Error{Status: 400, Param: req.Constraints[0], Text: "this session pins its sampling, and " + req.Constraints[0] +
 			" makes the engine mask logits: the captured logprobs would not be the policy's. Leave it out, or create the session without `sampling`"}
 	}
-	e := &editor{req: req}
+	e := &editor{req: req, edits: slices.Clone(req.Edits)}
 	out := prepared{model: req.Model}
 	if p.model != "" && req.Model != "" && p.model != req.Model {
 		e.set(record.EditModel, "model", jsonscan.AppendQuote(nil, p.model), "the served model's name")
 		out.model = p.model
 		out.strip.Model = jsonscan.AppendQuote(nil, req.Model)
 	}
-	if req.Dialect == record.OpenAIChat {
+	if req.Wire() == record.OpenAIChat {
 		e.history(p)
 		out.strip.ReasoningAs = p.reasoningDown
 	}
@@ -52,6 +53,7 @@ func prepare(req *dialect.Request, p plan) (prepared, *dialect.Error) {
 	if p.trains {
 		e.neutral(p)
 	}
+	e.sampling(p.asked, "the session's eval_sampling")
 	e.limit(p, &out)
 	out.body = req.Doc.Bytes
 	if len(e.changes) > 0 {
@@ -133,7 +135,7 @@ func (e *editor) history(p plan) {
 
 // capture asks the engine for token data and usage, and says what of it the harness did not ask for.
 func (e *editor) capture(p plan, out *prepared) {
-	chat := e.req.Dialect == record.OpenAIChat
+	chat := e.req.Wire() == record.OpenAIChat
 	if p.tokens && !e.req.Asks.TokenIDs {
 		e.set(record.EditCapture, "return_token_ids", []byte("true"), "token ids for the record")
 		out.strip.TokenIDs, out.injected = true, true
@@ -159,9 +161,10 @@ func (e *editor) capture(p plan, out *prepared) {
 		out.strip.Reasoning, out.injected = true, true
 	}
 	out.usage = !e.req.Stream || e.req.Asks.Usage
-	if e.req.Stream && !e.req.Asks.Usage && p.logprobs {
+	if e.req.Stream && !e.req.Asks.Usage && (p.logprobs || e.req.Translated()) {
 		e.set(record.EditCapture, "stream_options", withUsage(e.req.Doc.Get("stream_options")), "usage for the record")
-		out.strip.Usage, out.injected, out.usage = true, true, true
+		out.strip.Usage, out.usage = true, true
+		out.injected = out.injected || p.logprobs
 	}
 }
 
@@ -191,11 +194,7 @@ func (e *editor) neutral(p plan) {
 			e.set(record.EditSampling, s.param, []byte(s.value), why)
 		}
 	}
-	for _, param := range slices.Sorted(keys(p.pinned)) {
-		if raw := e.current(param); !sameNumber(raw, string(p.pinned[param])) {
-			e.set(record.EditSampling, param, p.pinned[param], "pinned by the session")
-		}
-	}
+	e.sampling(p.pinned, "pinned by the session")
 	if string(e.current("parallel_tool_calls")) == "false" {
 		e.remove(record.EditSampling, "parallel_tool_calls", "false makes engines mask logits")
 	}
@@ -206,12 +205,11 @@ func (e *editor) neutral(p plan) {
 	}
 }
 
-func keys(m map[string]json.RawMessage) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
+// sampling sets parameters that the session asks for.
+func (e *editor) sampling(params map[string]json.RawMessage, why string) {
+	for _, param := range slices.Sorted(maps.Keys(params)) {
+		if raw := e.current(param); !sameNumber(raw, string(params[param])) {
+			e.set(record.EditSampling, param, params[param], why)
 		}
 	}
 }

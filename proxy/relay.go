@@ -27,8 +27,14 @@ func (c *call) relay(resp *engine.Response) {
 	engine.CopyHeader(c.out.w.Header(), resp.Header)
 	labelled := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
 	encoding := resp.Header.Get("Content-Encoding")
-	if labelled && encoding == "" {
-		c.start(http.StatusOK, true) // the harness sees the headers when the engine sends them
+	if c.way != nil {
+		c.out.w.Header().Set("Content-Type", "application/json")
+		if c.req.Stream {
+			c.out.w.Header().Set("Content-Type", c.contentType())
+		}
+	}
+	if labelled && encoding == "" && c.req.Stream {
+		c.start(http.StatusOK, !c.route.array) // the harness sees the headers when the engine sends them
 	}
 	body, err := decoded(resp.Body, encoding)
 	if err != nil {
@@ -41,7 +47,9 @@ func (c *call) relay(resp *engine.Response) {
 		if !labelled {
 			c.conflict("an event stream labelled %q", resp.Header.Get("Content-Type"))
 		}
-		c.start(http.StatusOK, true)
+		if c.way == nil || c.req.Stream {
+			c.start(http.StatusOK, !c.route.array)
+		}
 		c.relayStream(resp, head, body)
 		return
 	}
@@ -102,36 +110,26 @@ func sniff(r io.Reader) ([]byte, error) {
 	}
 }
 
-// relayStream passes an event stream on, event by event. Only its terminal event, [DONE], waits until the turn is durable.
+// relayStream passes an event stream on, event by event. Only its terminal event waits until the turn is durable.
 func (c *call) relayStream(resp *engine.Response, head []byte, body io.Reader) {
 	events := engine.NewEventReader(body, head)
-	var scratch, done []byte
+	var scratch, terminal []byte
 	for {
 		ev, err := events.Next()
 		if err != nil {
 			c.streamEnded(err)
 			break
 		}
-		if ev.Piece {
-			c.answer.Overflow++
-			c.out.write(ev.Raw, false)
-			c.out.flush()
-			continue
-		}
-		edited, drop := c.chunk(ev.Data)
+		scratch = c.carry(&ev, scratch[:0])
 		if c.answer.Done {
-			done = append(done, ev.Raw...)
+			terminal = append(terminal, ev.Raw...)
 			break
 		}
-		switch {
-		case drop:
-		case edited != nil:
-			scratch = ev.WithData(scratch[:0], edited)
-			c.out.write(scratch, true)
-		default:
-			c.out.write(ev.Raw, true)
+		if len(scratch) == 0 {
+			continue
 		}
-		if !drop && !events.Buffered() {
+		c.out.write(scratch, !ev.Piece)
+		if !events.Buffered() {
 			c.out.flush()
 		}
 		if c.out.failed() {
@@ -139,18 +137,83 @@ func (c *call) relayStream(resp *engine.Response, head []byte, body io.Reader) {
 			break
 		}
 	}
-	c.out.flush()
+	if c.out.started() {
+		c.out.flush()
+	}
 	if !c.answer.Done {
 		resp.Body.Close() // at once: an engine that is still generating stops when its connection closes
 	}
 	c.judge()
+	ended := c.failure == "" && c.answer.Finished()
+	if c.way != nil && !c.req.Stream { // a stream for a harness that asked for a whole answer
+		c.answerCollected(ended)
+		return
+	}
+	if c.way != nil {
+		terminal = c.carryEnd(ended)
+	}
 	// While the disk works, the engine's connection is brought to its end, so that it can be used again.
 	c.commitMeanwhile(func() { drain(resp.Body) })
-	if c.failure != "" || !c.answer.Finished() {
+	if !ended {
 		c.aborted = true
 		return
 	}
-	c.out.write(done, true)
+	c.out.write(terminal, true)
+}
+
+// carry appends what the harness gets of one event of the engine.
+func (c *call) carry(ev *engine.Event, dst []byte) []byte {
+	if ev.Piece {
+		c.answer.Overflow++
+		if c.way != nil {
+			return dst
+		}
+		return append(dst, ev.Raw...)
+	}
+	edited, drop := c.chunk(ev.Data)
+	switch {
+	case c.way != nil && c.way.stream == nil:
+		return dst
+	case c.way != nil:
+		if !c.answer.Started() && !c.answer.Finished() {
+			return dst
+		}
+		return c.way.stream.Advance(dst, c.soFar())
+	case drop:
+		return dst
+	case edited != nil:
+		return ev.WithData(dst, edited)
+	}
+	return append(dst, ev.Raw...)
+}
+
+// carryEnd writes the rest of a translated stream, and returns its terminal event. An answer that did not end well gets
+// the dialect's error event instead, never a normal ending.
+func (c *call) carryEnd(ended bool) (terminal []byte) {
+	var rest []byte
+	switch {
+	case ended:
+		rest, terminal = c.way.stream.End(nil, c.soFar())
+	case c.gone.Load():
+	case c.failure != "":
+		rest = c.way.stream.Fail(nil, http.StatusBadGateway, c.failure)
+	default:
+		rest = c.way.stream.Fail(nil, http.StatusBadGateway, "the call ended without an answer")
+	}
+	if len(rest) > 0 {
+		c.out.write(rest, true)
+		c.out.flush()
+	}
+	return terminal
+}
+
+// answerCollected gives a harness that asked for a whole answer what the engine streamed.
+func (c *call) answerCollected(ended bool) {
+	if !ended {
+		c.giveUp()
+		return
+	}
+	c.answerWhole(http.StatusOK, c.collected())
 }
 
 // streamEnded judges the end of a stream that sent no [DONE].
@@ -237,14 +300,39 @@ func (c *call) relayWhole(head []byte, body io.Reader, err error) {
 		c.fail("no model answer: " + engine.Excerpt(answer))
 	}
 	c.judge()
-	if edited == nil {
-		edited = answer
-	}
 	if c.gone.Load() || c.ctx.Err() != nil {
 		c.giveUp()
 		return
 	}
+	if c.way != nil {
+		c.translateWhole()
+		return
+	}
+	if edited == nil {
+		edited = answer
+	}
 	c.answerWhole(http.StatusOK, edited)
+}
+
+// translateWhole gives the harness a whole answer in its own dialect, as a stream if it asked for one.
+func (c *call) translateWhole() {
+	ended := c.failure == "" && c.answer.Finished()
+	if !ended && !c.out.started() {
+		c.giveUp()
+		return
+	}
+	if !c.req.Stream {
+		c.answerWhole(http.StatusOK, c.collected())
+		return
+	}
+	c.start(http.StatusOK, !c.route.array)
+	if ended {
+		c.out.write(c.way.stream.Advance(nil, c.soFar()), true)
+	}
+	terminal := c.carryEnd(ended)
+	c.commit()
+	c.aborted = !ended
+	c.out.write(terminal, true)
 }
 
 func (c *call) whole(body []byte) (edited []byte, ok bool) {

@@ -24,7 +24,10 @@ import (
 	"captureproxy/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// Google's client starts a worker of its telemetry library when it is imported.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+}
 
 // rig is a proxy in front of an engine, with a store of its own.
 type rig struct {

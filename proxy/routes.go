@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"captureproxy/internal/record"
@@ -16,45 +17,97 @@ import (
 type routeKind int
 
 const (
-	routeOther  routeKind = iota
-	routeModel            // a model call: a turn
-	routeModels           // GET /v1/models
-	routeRelay            // passed on, never recorded
-	routeRoot             // GET and HEAD /: harnesses try it before they work
-	routeMethod           // a model route with the wrong method
+	routeOther   routeKind = iota
+	routeModel             // a model call: a turn
+	routeCount             // a question for a token count
+	routeModels            // GET /v1/models
+	routeRelay             // passed on, never recorded
+	routeRoot              // GET and HEAD /: harnesses try it before they work
+	routeMethod            // a model route with the wrong method
+	routeUpgrade           // a WebSocket where there is none
 )
 
-// route finds what a path is. The routes work with and without /v1: many base URLs are typed without it.
-func (s *Server) route(method, path string) (routeKind, record.Dialect) {
-	d := record.OpenAIChat
+// route is what a path and method stand for.
+type route struct {
+	kind    routeKind
+	dialect record.Dialect
+	// Google says in the URL what the others say in the body.
+	model         string
+	stream, array bool
+}
+
+// route finds what a request is for. The routes work with and without /v1: many base URLs are typed without it.
+func (s *Server) route(r *http.Request, path string) route {
+	rt := route{kind: routeModel, dialect: record.OpenAIChat}
 	switch p := trimVersion(path); {
 	case p == "/chat/completions":
 	case p == "/completions":
-		d = record.OpenAICompletions
+		rt.dialect = record.OpenAICompletions
+	case p == "/responses":
+		rt.dialect = record.OpenAIResponses
+		if r.Method == http.MethodGet && r.Header.Get("Upgrade") != "" {
+			rt.kind = routeUpgrade
+			return rt
+		}
+	case p == "/messages":
+		rt.dialect = record.AnthropicMessages
+	case p == "/messages/count_tokens":
+		rt.dialect, rt.kind = record.AnthropicMessages, routeCount
+	case strings.HasPrefix(p, "/models/") && strings.Contains(p, ":"):
+		if !rt.google(r, p) {
+			return route{kind: routeOther, dialect: record.Google}
+		}
 	case p == "/models" || strings.HasPrefix(p, "/models/"):
-		if method == http.MethodGet || method == http.MethodHead {
-			return routeModels, d
-		}
-		return routeOther, d
+		rt.kind = routeModels
+		return rt.only(r, http.MethodGet, http.MethodHead)
 	case s.relay[p]:
-		return routeRelay, d
+		rt.kind = routeRelay
+		return rt
 	case path == "/" || path == "":
-		if method == http.MethodGet || method == http.MethodHead {
-			return routeRoot, d
-		}
-		return routeOther, d
+		rt.kind = routeRoot
+		return rt.only(r, http.MethodGet, http.MethodHead)
 	default:
-		return routeOther, d
+		rt.kind = routeOther
+		return rt
 	}
-	if method != http.MethodPost {
-		return routeMethod, d
+	if r.Method != http.MethodPost {
+		rt.kind = routeMethod
 	}
-	return routeModel, d
+	return rt
 }
 
+// only makes a route of other methods than these one that is not ours.
+func (rt route) only(r *http.Request, methods ...string) route {
+	if !slices.Contains(methods, r.Method) {
+		rt.kind = routeOther
+	}
+	return rt
+}
+
+// google reads /models/{model}:{method}.
+func (rt *route) google(r *http.Request, path string) bool {
+	rt.dialect = record.Google
+	name := strings.TrimPrefix(path, "/models/")
+	i := strings.LastIndexByte(name, ':')
+	rt.model = name[:i]
+	switch name[i+1:] {
+	case "generateContent":
+	case "streamGenerateContent": // it streams whatever the body says; without alt=sse as one JSON array
+		rt.stream, rt.array = true, r.URL.Query().Get("alt") != "sse"
+	case "countTokens":
+		rt.kind = routeCount
+	default:
+		return false
+	}
+	return true
+}
+
+// trimVersion takes the API's version off a path.
 func trimVersion(path string) string {
-	if rest, ok := strings.CutPrefix(path, "/v1"); ok && (rest == "" || rest[0] == '/') {
-		return rest
+	for _, version := range []string{"/v1beta", "/v1"} {
+		if rest, ok := strings.CutPrefix(path, version); ok && (rest == "" || rest[0] == '/') {
+			return rest
+		}
 	}
 	return path
 }

@@ -21,15 +21,17 @@ import (
 	"captureproxy/proxy/session"
 )
 
-// Appender records calls; see store.Store's Append.
-type Appender interface {
+// Log records calls and gives them back; see store.Store.
+type Log interface {
 	Append(c *record.Call) <-chan error
+	Calls(ctx context.Context, sessionID string) ([]*record.Call, error)
+	Body(ctx context.Context, sessionID string, number int) ([]byte, error)
 }
 
 // Config is what a server needs.
 type Config struct {
 	Sessions *session.Registry
-	Log      Appender
+	Log      Log
 	// Control serves every path that is no model route: sessions, groups, policy, health.
 	Control http.Handler
 	// Default is the engine of callers without a session of their own (GET /v1/models), nil for none.
@@ -89,9 +91,11 @@ func (s *Server) Late() int64 { return s.late.Load() }
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path, prefix := splitPrefix(r.URL.Path)
-	switch route, d := s.route(r.Method, path); route {
+	switch rt := s.route(r, path); rt.kind {
 	case routeModel:
-		s.serveCall(w, r, d, prefix)
+		s.serveCall(w, r, rt, prefix)
+	case routeCount:
+		s.serveCount(w, r, rt, prefix)
 	case routeModels:
 		s.serveModels(w, r, prefix)
 	case routeRelay:
@@ -100,10 +104,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
 	case routeMethod:
 		w.Header().Set("Allow", http.MethodPost)
-		writeError(w, d, http.StatusMethodNotAllowed, "", r.Method+" is not served here: use POST")
+		writeError(w, rt.dialect, http.StatusMethodNotAllowed, "", r.Method+" is not served here: use POST")
+	case routeUpgrade:
+		w.Header().Set("Connection", "close")
+		writeError(w, rt.dialect, http.StatusUpgradeRequired, "", "there is no WebSocket here: POST /v1/responses with stream: true")
 	default:
-		if prefix != "" || s.Control == nil {
-			writeError(w, record.OpenAIChat, http.StatusNotFound, "", "no such path: the proxy serves model calls only, the engine's other routes are not for harnesses")
+		if prefix != "" || s.Control == nil || rt.dialect == record.Google {
+			writeError(w, rt.dialect, http.StatusNotFound, "", "no such path: the proxy serves model calls only, the engine's other routes are not for harnesses")
 			return
 		}
 		s.Control.ServeHTTP(w, r)

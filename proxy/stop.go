@@ -20,17 +20,34 @@ func (c *call) say(text string) {
 	if c.failure == "" {
 		c.failure = "max_model_calls is used up"
 	}
-	created := c.s.now().Unix()
 	h := c.out.w.Header()
 	if !c.req.Stream {
 		h.Set("Content-Type", "application/json")
-		c.answerWhole(http.StatusOK, dialect.Say(c.req, c.rec.RequestID, text, created))
+		c.answerWhole(http.StatusOK, c.wholeText(text))
 		return
 	}
-	h.Set("Content-Type", "text/event-stream; charset=utf-8")
+	h.Set("Content-Type", c.contentType())
 	h.Set("Cache-Control", "no-cache")
 	c.rec.Status = http.StatusOK
 	c.commit()
-	c.start(http.StatusOK, true)
-	c.out.write(dialect.SayStream(c.req, c.rec.RequestID, text, created), true)
+	c.start(http.StatusOK, !c.route.array)
+	c.out.write(c.streamText(text), true)
+}
+
+// wholeText and streamText write a message of the proxy's own in the harness's dialect.
+func (c *call) wholeText(text string) []byte {
+	if c.way != nil {
+		return c.wholeOf(&dialect.Said{Text: []byte(text), Finish: "stop"})
+	}
+	return dialect.Say(c.req, c.rec.RequestID, text, c.s.now().Unix())
+}
+
+func (c *call) streamText(text string) []byte {
+	if c.way == nil {
+		return dialect.SayStream(c.req, c.rec.RequestID, text, c.s.now().Unix())
+	}
+	said := &dialect.Said{Text: []byte(text), Finish: "stop"}
+	opened := c.way.stream.Advance(nil, said)
+	rest, terminal := c.way.stream.End(opened, said)
+	return append(rest, terminal...)
 }

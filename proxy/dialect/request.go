@@ -46,6 +46,17 @@ type Request struct {
 	google    *googleReply    // of a Google request
 }
 
+// Translated says that the engine gets another dialect than the harness speaks.
+func (r *Request) Translated() bool { return r.Original != nil }
+
+// Wire is the dialect that the engine gets.
+func (r *Request) Wire() record.Dialect {
+	if r.Translated() {
+		return record.OpenAIChat
+	}
+	return r.Dialect
+}
+
 // Asks is what a harness asked for itself of the data that we ask for too; the rest is ours and is taken out again.
 type Asks struct {
 	TokenIDs bool

@@ -109,6 +109,19 @@ func (a *Answer) Finished() bool {
 // Message is what the harness was given, as one chat message; nil when nothing was.
 func (c *Choice) Message() json.RawMessage { return c.message.encode() }
 
+// Text, Reasoning and Refusal are what the choice has said so far. They only grow.
+func (c *Choice) Text() []byte      { return c.message.content }
+func (c *Choice) Reasoning() []byte { return c.message.reasoning }
+func (c *Choice) Refusal() []byte   { return c.message.refusal }
+
+// Calls visits the tool calls so far.
+func (c *Choice) Calls(visit func(id, name string, arguments []byte)) {
+	for i := range c.message.calls {
+		t := &c.message.calls[i]
+		visit(t.id, t.name, t.arguments)
+	}
+}
+
 // Remarks are the contradictions found inside the choice's token data.
 func (c *Choice) Remarks() []record.Remark {
 	out := c.remarks

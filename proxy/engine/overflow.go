@@ -1,6 +1,36 @@
 package engine
 
-import "strings"
+import (
+	"encoding/json"
+	"strings"
+)
+
+// ErrorText returns the message in an engine's error answer, in any of the shapes that engines use, or the answer's
+// beginning.
+func ErrorText(body []byte) string {
+	var shape struct {
+		Error   json.RawMessage `json:"error"`
+		Message string          `json:"message"`
+		Detail  string          `json:"detail"`
+	}
+	var nested struct {
+		Message string `json:"message"`
+	}
+	var text string
+	if json.Unmarshal(body, &shape) == nil {
+		switch {
+		case json.Unmarshal(shape.Error, &nested) == nil && nested.Message != "":
+			return nested.Message
+		case json.Unmarshal(shape.Error, &text) == nil && text != "":
+			return text
+		case shape.Message != "":
+			return shape.Message
+		case shape.Detail != "":
+			return shape.Detail
+		}
+	}
+	return Excerpt(body)
+}
 
 // ContextOverflow says whether an error answer means that the prompt is longer than the engine's context window. A
 // max_tokens that is too large is a setting, not a full window, and stays an error.

@@ -33,14 +33,35 @@ func (u *Upstream) probe(ctx context.Context) *Profile {
 	default:
 		p.find("the engine serves %d models (%s): name one with --model", len(models), strings.Join(models, ", "))
 	}
+	var answers []*asked
 	if u.forced != "" {
 		p.Level, p.StreamCapture = u.forced, u.forced == record.LevelTokens
-		p.LogprobsMode = u.logprobsMode(ctx, p)
-		if ctx.Err() != nil {
-			return nil
-		}
-		return p
+	} else {
+		answers = u.measureLevel(ctx, p)
 	}
+	if p.Level != record.LevelText {
+		p.LogprobsMode = u.logprobsMode(ctx, p)
+	}
+	tools := u.ask(ctx, p, `"max_tokens":512,"messages":[{"role":"user","content":"Call the shell tool with the command: echo hello"}],`+probeTools)
+	p.ToolSupport = tools.answered()
+	if !p.ToolSupport {
+		p.find("the engine refuses calls with tools (%s): start vLLM with --enable-auto-tool-choice and --tool-call-parser", tools.problem)
+	}
+	for _, a := range append(answers, tools) {
+		for _, c := range a.answer.Choices {
+			if c.message.reasoningName != "" {
+				p.ReasoningField = c.message.reasoningName
+			}
+		}
+	}
+	if ctx.Err() != nil { // out of time: what was not answered says nothing about what the engine can do
+		return nil
+	}
+	return p
+}
+
+// measureLevel finds out what can be captured, streamed and whole.
+func (u *Upstream) measureLevel(ctx context.Context, p *Profile) []*asked {
 	streamed := u.ask(ctx, p, `"max_tokens":16,"return_token_ids":true,"logprobs":true,"top_logprobs":0,"stream":true,"stream_options":{"include_usage":true},`+probeMessages)
 	whole := u.ask(ctx, p, `"max_tokens":16,"return_token_ids":true,"logprobs":true,"top_logprobs":0,`+probeMessages)
 	if whole.rows() == 0 && whole.answered() { // llama.cpp gives no rows for 0
@@ -61,25 +82,7 @@ func (u *Upstream) probe(ctx context.Context) *Profile {
 			p.find("the engine returns token ids of whole answers only: streamed calls are captured without them")
 		}
 	}
-	if p.Level != record.LevelText {
-		p.LogprobsMode = u.logprobsMode(ctx, p)
-	}
-	tools := u.ask(ctx, p, `"max_tokens":512,"messages":[{"role":"user","content":"Call the shell tool with the command: echo hello"}],`+probeTools)
-	p.ToolSupport = tools.answered()
-	if !p.ToolSupport {
-		p.find("the engine refuses calls with tools (%s): start vLLM with --enable-auto-tool-choice and --tool-call-parser", tools.problem)
-	}
-	for _, a := range []*asked{streamed, whole, tools} {
-		for _, c := range a.answer.Choices {
-			if c.message.reasoningName != "" {
-				p.ReasoningField = c.message.reasoningName
-			}
-		}
-	}
-	if ctx.Err() != nil { // out of time: what was not answered says nothing about what the engine can do
-		return nil
-	}
-	return p
+	return []*asked{streamed, whole}
 }
 
 func (p *Profile) find(format string, args ...any) {

@@ -57,6 +57,8 @@ type Upstream struct {
 func NewUpstream(c Config) (*Upstream, error) {
 	u, err := url.Parse(c.URL)
 	switch {
+	case !strings.Contains(c.URL, "://"): // url.Parse takes the host for a scheme
+		return nil, errors.New("upstream URL: it must begin with http:// or https://, as in http://127.0.0.1:8000/v1")
 	case err != nil:
 		return nil, fmt.Errorf("upstream URL: %w", errors.Unwrap(err)) // the outer error repeats the URL, which may hold a password
 	case u.Scheme != "http" && u.Scheme != "https":
