@@ -87,6 +87,14 @@ func TestDecodeResponses(t *testing.T) {
 			edits: []string{"input[].encrypted_content", "input[].summary"},
 		},
 		{
+			name: "ids of ours tell replies apart",
+			body: `{"input":[{"type":"reasoning","id":"rs_a_0","content":[{"type":"reasoning_text","text":"1"}]},{"type":"message","id":"msg_a_1","role":"assistant","content":"x"},
+				{"type":"reasoning","id":"rs_a_2","content":[{"type":"reasoning_text","text":"2"}]},{"type":"message","id":"msg_a_3","role":"assistant","content":"y"},
+				{"type":"function_call","id":"fc_b_0","call_id":"k","name":"f","arguments":"{}"},{"type":"message","id":"msg_c_0","role":"assistant","content":"z"}]}`,
+			chat: `{"messages":[{"role":"assistant","content":"xy","reasoning":"12"},` +
+				`{"role":"assistant","content":"","tool_calls":[{"id":"k","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"assistant","content":"z"}]}`,
+		},
+		{
 			name: "a namespace's functions, its calls, a name that is taken",
 			body: `{"model":"m","input":[{"role":"user","content":"q"},
 				{"type":"function_call","call_id":"a","namespace":"mcp__files","name":"read","arguments":"{}"},
