@@ -138,4 +138,3 @@ func checkGoogleEcho(t failer, heard []*genai.GenerateContentResponse, said *Sai
 		}
 	}
 }
-

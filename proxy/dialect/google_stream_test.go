@@ -15,7 +15,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-
 // elements takes a stream apart, as events or as an array, and reads each element with the types of Google's own client.
 func elements(t failer, stream []byte, sse bool) []*genai.GenerateContentResponse {
 	t.Helper()

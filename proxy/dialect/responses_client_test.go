@@ -109,4 +109,3 @@ func required(t failer, v reflect.Value, raw string) {
 		}
 	}
 }
-

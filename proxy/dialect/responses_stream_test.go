@@ -16,7 +16,6 @@ import (
 	"captureproxy/internal/jsonscan"
 )
 
-
 const responsesTools = `[{"type":"function","name":"bash","strict":false,"parameters":{"type":"object"},"description":"line\nbreak"},
 	{"type":"namespace","name":"ns","description":"","tools":[{"type":"function","name":"a"}]},{"type":"custom","name":"b"}]`
 
