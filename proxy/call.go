@@ -78,7 +78,7 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, rt route, pre
 	}
 	c.rec.Number, c.rec.RetryOf = c.ticket.Number, c.ticket.RetryOf
 	// From here on the call is recorded, whatever happens.
-	defer c.settle()
+	defer c.commit()
 	stop := context.AfterFunc(r.Context(), c.watch)
 	defer stop()
 

@@ -16,11 +16,6 @@ import (
 	"captureproxy/validate"
 )
 
-// settle makes sure that the call is recorded, whatever ended it.
-func (c *call) settle() {
-	c.commit()
-}
-
 // commit makes the call durable; see commitMeanwhile.
 func (c *call) commit() { c.commitMeanwhile(nil) }
 
@@ -41,7 +36,11 @@ func (c *call) commitMeanwhile(meanwhile func()) {
 	defer patience.Stop()
 	select {
 	case err := <-done:
-		c.recorded(err)
+		if err == nil {
+			c.recorded(nil)
+			return
+		}
+		go c.recorded(err) // marking the session asks the same disk: the harness need not wait for it
 	case <-patience.C:
 		c.s.late.Add(1)
 		c.s.Logger.Warn("the store is slow: an answer goes out before its turn is durable", sessionField(c.live.ID()), callField(c.rec.Number))

@@ -7,8 +7,6 @@ package dialect
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 
 	"captureproxy/internal/jsonscan"
 	"captureproxy/internal/record"
@@ -82,13 +80,9 @@ var samplingParams = map[string]bool{
 
 // decode reads what the OpenAI dialects share.
 func decode(d record.Dialect, body []byte) (*Request, error) {
-	doc, err := jsonscan.ParseDoc(body)
+	doc, err := parseBody(body)
 	if err != nil {
-		text := fmt.Sprintf("the request body is no JSON object: %v", err)
-		if errors.Is(err, jsonscan.ErrDepth) {
-			text = "the request body nests too deeply"
-		}
-		return nil, &Error{Status: 400, Text: text}
+		return nil, err
 	}
 	r := &Request{Dialect: d, Doc: doc, CapKey: "max_tokens"}
 	sampling := []byte{'{'}

@@ -106,12 +106,7 @@ func (p *pass) object(data []byte) {
 				cur.Skip()
 			}
 		}
-		if drop {
-			p.removed = true
-			p.out = eraser.Drop(p.out, o.Comma, o.KeyStart, cur.Pos())
-		} else {
-			p.out = eraser.Keep(p.out, o.KeyStart)
-		}
+		p.member(&eraser, &o, drop)
 	}
 	p.out = eraser.Close(p.out)
 	if flatError && p.a.Error == nil {
@@ -176,14 +171,19 @@ func (p *pass) choice() {
 				cur.Skip()
 			}
 		}
-		if drop {
-			p.removed = true
-			p.out = eraser.Drop(p.out, o.Comma, o.KeyStart, cur.Pos())
-		} else {
-			p.out = eraser.Keep(p.out, o.KeyStart)
-		}
+		p.member(&eraser, &o, drop)
 	}
 	p.out = eraser.Close(p.out)
+}
+
+// member notes whether the member that was just read stays or is ours and goes.
+func (p *pass) member(eraser *jsonscan.Eraser, o *jsonscan.Object, drop bool) {
+	if !drop {
+		p.out = eraser.Keep(p.out, o.KeyStart)
+		return
+	}
+	p.removed = true
+	p.out = eraser.Drop(p.out, o.Comma, o.KeyStart, p.cur.Pos())
 }
 
 var null = []byte("null")

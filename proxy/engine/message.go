@@ -46,8 +46,7 @@ func (m *message) read(p *pass) (members, said bool) {
 		isReasoning := string(o.Key) == "reasoning" || string(o.Key) == "reasoning_content"
 		if isReasoning && p.strip.Reasoning && cur.Peek() != 'n' {
 			cur.Skip()
-			p.removed = true
-			p.out = eraser.Drop(p.out, o.Comma, o.KeyStart, cur.Pos())
+			p.member(&eraser, &o, true)
 			continue
 		}
 		members = true
