@@ -15,9 +15,7 @@ var sessionHeaders = []string{"X-Claude-Code-Session-Id", "X-Session-Id", "Sessi
 // harnessOf says what a call's headers and metadata tell about its caller. body is the harness's own request.
 func harnessOf(h http.Header, body *jsonscan.Doc) (record.Harness, string) {
 	var out record.Harness
-	product, _, _ := strings.Cut(h.Get("User-Agent"), " ")
-	out.Name, out.Version, _ = strings.Cut(product, "/")
-	out.Version, _, _ = strings.Cut(out.Version, "/") // GeminiCLI/0.61.0/model
+	out.Name, out.Version = product(h.Get("User-Agent"))
 	out.AgentID = firstOf(h, "X-Claude-Code-Agent-Id", "X-Openai-Subagent")
 	out.ParentAgentID = firstOf(h, "X-Claude-Code-Parent-Agent-Id", "X-Parent-Session-Id")
 	id := firstOf(h, sessionHeaders...)
@@ -36,6 +34,21 @@ func harnessOf(h http.Header, body *jsonscan.Doc) (record.Harness, string) {
 	}
 	return out, id
 }
+
+// product reads the first product of a user agent: name/1.2.3, name/1.2.3/model (gemini-cli) or, as OpenAI's and
+// Anthropic's SDKs spell it, name/language 1.2.3.
+func product(agent string) (name, version string) {
+	first, rest, _ := strings.Cut(agent, " ")
+	name, version, _ = strings.Cut(first, "/")
+	version, _, _ = strings.Cut(version, "/")
+	next, _, _ := strings.Cut(rest, " ")
+	if version != "" && !digit(version) && digit(next) {
+		return first, next
+	}
+	return name, version
+}
+
+func digit(s string) bool { return s != "" && '0' <= s[0] && s[0] <= '9' }
 
 func firstOf(h http.Header, names ...string) string {
 	for _, n := range names {

@@ -19,11 +19,14 @@ const (
 
 // probe measures the endpoint (WIRE 5). nil when it cannot be reached.
 func (u *Upstream) probe(ctx context.Context) *Profile {
-	models, err := u.models(ctx)
+	models, owner, err := u.models(ctx)
 	if err != nil {
 		return nil
 	}
-	p := &Profile{Measured: true, Provider: provider(u.provider), LogprobsMode: record.LogprobsUnknown, Models: models, Served: u.model}
+	p := &Profile{Measured: true, Provider: u.provider, LogprobsMode: record.LogprobsUnknown, Models: models, Served: u.model, Version: u.version(ctx)}
+	if p.Provider == "" {
+		p.Provider = owner
+	}
 	switch {
 	case p.Served != "":
 	case len(models) == 1:
@@ -89,33 +92,54 @@ func (p *Profile) find(format string, args ...any) {
 	p.Findings = append(p.Findings, fmt.Sprintf(format, args...))
 }
 
-// models lists the served names. An endpoint that answers, but has no such list, has none.
-func (u *Upstream) models(ctx context.Context) ([]string, error) {
-	resp, err := u.Do(ctx, &Request{Method: http.MethodGet, Path: "/models"})
+// models lists the served names, and what the engine calls their owner: vllm, sglang and llamacpp name themselves there. An
+// endpoint that answers, but has no such list, has none.
+func (u *Upstream) models(ctx context.Context) (names []string, owner string, err error) {
+	status, body, err := u.get(ctx, &Request{Method: http.MethodGet, Path: "/models"})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	defer resp.Body.Close()
-	body, err := ReadAll(resp.Body, 0)
-	if err != nil {
-		return nil, err
-	}
-	if resp.Status >= 500 { // still loading, or down behind a gateway
-		return nil, fmt.Errorf("the engine answers %d", resp.Status)
+	if status >= 500 { // still loading, or down behind a gateway
+		return nil, "", fmt.Errorf("the engine answers %d", status)
 	}
 	var list struct {
 		Data []struct {
-			ID string `json:"id"`
+			ID    string `json:"id"`
+			Owner string `json:"owned_by"`
 		} `json:"data"`
 	}
-	if resp.Status != http.StatusOK || json.Unmarshal(body, &list) != nil {
-		return nil, nil
+	if status != http.StatusOK || json.Unmarshal(body, &list) != nil {
+		return nil, "", nil
 	}
-	var out []string
 	for _, m := range list.Data {
-		out = append(out, m.ID)
+		names = append(names, m.ID)
+		if m.Owner == "vllm" || m.Owner == "sglang" || m.Owner == "llamacpp" {
+			owner = m.Owner
+		}
 	}
-	return out, nil
+	return names, owner, nil
+}
+
+// version asks vLLM's GET /version; "" where there is no such route.
+func (u *Upstream) version(ctx context.Context) string {
+	status, body, err := u.get(ctx, &Request{Method: http.MethodGet, Path: "/version", AtOrigin: true})
+	var answer struct {
+		Version string `json:"version"`
+	}
+	if err != nil || status != http.StatusOK || json.Unmarshal(body, &answer) != nil {
+		return ""
+	}
+	return answer.Version
+}
+
+func (u *Upstream) get(ctx context.Context, r *Request) (status int, body []byte, err error) {
+	resp, err := u.Do(ctx, r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	body, err = ReadAll(resp.Body, 0)
+	return resp.Status, body, err
 }
 
 // asked is the answer to one of the probe's calls.

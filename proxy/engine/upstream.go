@@ -74,6 +74,9 @@ func NewUpstream(c Config) (*Upstream, error) {
 	if u.Path == "" {
 		u.Path = "/v1"
 	}
+	if c.Provider == "auto" { // what is measured then says what it is
+		c.Provider = ""
+	}
 	if c.AuthHeader == "" {
 		c.AuthHeader = "Authorization"
 	}
@@ -87,15 +90,8 @@ func NewUpstream(c Config) (*Upstream, error) {
 		root: u, key: c.Key, authHeader: textproto.CanonicalMIMEHeaderKey(c.AuthHeader), model: c.Model, provider: c.Provider, forced: c.Level,
 		timeouts: c.Timeouts, pool: newPool(u, c.NoLinkLocal),
 	}
-	up.profile.Store(&Profile{Level: c.Level, StreamCapture: c.Level == record.LevelTokens, LogprobsMode: record.LogprobsUnknown, Provider: provider(c.Provider)})
+	up.profile.Store(&Profile{Level: c.Level, StreamCapture: c.Level == record.LevelTokens, LogprobsMode: record.LogprobsUnknown, Provider: c.Provider})
 	return up, nil
-}
-
-func provider(named string) string {
-	if named == "" {
-		return "auto"
-	}
-	return named
 }
 
 // URL is the API root, without any credential.
