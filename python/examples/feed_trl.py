@@ -5,7 +5,7 @@
 
 Without --train it needs nothing but this package. The rows have `input_ids` and `labels`, full length, with the id as
 label where the token was sampled by the policy and -100 elsewhere; TRL uses labels as they are. It ignores a
-completion_mask unless told otherwise, does not check that the two are equally long, and cuts at max_length.
+completion_mask unless told otherwise, does not check that the two are equally long, and cuts at its max_length.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ def sft_rows(documents: Iterable[Rollout], min_reward: float) -> Iterator[dict[s
 
 
 def train(model: str, rows: list[dict[str, list[int]]], output: str) -> None:
+    import torch
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
 
-    longest = max(len(row["input_ids"]) for row in rows)
-    config: Any = SFTConfig(output_dir=output, max_length=longest, packing=False, num_train_epochs=1)
+    gpu = torch.cuda.is_available()
+    # max_length=None: TRL would otherwise cut what is longer than 1,024 tokens.
+    config: Any = SFTConfig(output_dir=output, max_length=None, num_train_epochs=1, use_cpu=not gpu, bf16=gpu, report_to="none")
     SFTTrainer(model=model, args=config, train_dataset=Dataset.from_list(rows)).train()
 
 
