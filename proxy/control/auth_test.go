@@ -14,6 +14,7 @@ var routes = []struct {
 }{
 	{"GET", "/health", "", true},
 	{"GET", "/ready", "", true},
+	{"GET", "/openapi.json", "", true},
 	{"POST", "/sessions", `{}`, false},
 	{"GET", "/sessions", "", false},
 	{"GET", "/sessions/a", "", false},

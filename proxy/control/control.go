@@ -132,6 +132,7 @@ func (a *API) routes() []route {
 		{"GET", "/policy", a.showPolicy, false},
 		{"GET", "/health", a.showHealth, true},
 		{"GET", "/ready", a.showReady, true},
+		{"GET", "/openapi.json", a.showOpenAPI, true},
 	}
 }
 
