@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -28,8 +29,12 @@ func table(w io.Writer, rows [][]string) error {
 	return tw.Flush()
 }
 
-// writeFile writes a file so that it is there as a whole or not at all.
+// writeFile writes a file so that it is there as a whole or not at all. What is no regular file (/dev/null, a pipe) is
+// written to as it is: replacing it would take a device away from the whole machine.
 func writeFile(path string, content func(io.Writer) error) (err error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return writeInto(path, content)
+	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err
@@ -52,6 +57,15 @@ func writeFile(path string, content func(io.Writer) error) (err error) {
 		return err
 	}
 	return os.Rename(tmp.Name(), path)
+}
+
+// writeInto writes to a device or a pipe.
+func writeInto(path string, content func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(content(f), f.Close())
 }
 
 // plain makes foreign text fit for one line of a terminal: engines, harnesses and models wrote it, and some characters

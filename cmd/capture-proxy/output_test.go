@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -41,5 +42,31 @@ func TestWriteFile(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("the directory holds %v, %v", entries, err)
+	}
+}
+
+// A pipe stands for /dev/null here: a test that fails must not take that away.
+func TestWriteFileKeepsDevices(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := os.OpenFile(path, os.O_RDWR, 0) // so that opening it for writing does not wait for a reader
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close() //nolint:errcheck // only read
+	if err := writeFile(path, func(w io.Writer) error {
+		_, err := io.WriteString(w, "whole")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Type() != os.ModeNamedPipe {
+		t.Fatalf("the pipe became %v, %v", info, err)
+	}
+	got := make([]byte, len("whole"))
+	if _, err := io.ReadFull(pipe, got); err != nil || string(got) != "whole" {
+		t.Errorf("%q went into it, %v", got, err)
 	}
 }
