@@ -180,7 +180,13 @@ func (r *reconciler) failures() {
 	// Harnesses give up on the last attempt: earlier failures are retries.
 	retried := max(0, len(failed)-len(r.synthetic))
 	for _, f := range failed[:retried] {
-		r.add(validate.Info, CallRetried, "call %d failed (%s) and left no step: the harness asked again, or gave the call up", f.Call, f.Outcome)
+		then := "the harness went on without its answer"
+		for _, n := range r.turns {
+			if n.RetryOf == f.Call {
+				then = fmt.Sprintf("call %d repeated it", n.Call)
+			}
+		}
+		r.add(validate.Info, CallRetried, "call %d failed (%s) and left no step: %s", f.Call, f.Outcome, then)
 	}
 	failed = failed[retried:]
 	for i, s := range r.synthetic {

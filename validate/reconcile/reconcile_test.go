@@ -68,6 +68,7 @@ func TestRealRecords(t *testing.T) {
 		{"claude-ok", "claude-ok.log.jsonl", reconcile.ClaudeCode, 3, ""},
 		{"claude-budget", "claude-budget.log.jsonl", reconcile.ClaudeCode, 3, stop},
 		{"claude-fault", "claude-fault.log.jsonl", reconcile.ClaudeCode, 1, synthetic},
+		{"claude-retry", "claude-retry.log.jsonl", reconcile.ClaudeCode, 3, "INFO call_retried"},
 		{"codex-ok", "codex-ok.log.jsonl", reconcile.Codex, 3, ""},
 		{"codex-budget", "codex-budget.log.jsonl", reconcile.Codex, 3, stop},
 		{"codex-fault", "codex-fault.log.jsonl", reconcile.Codex, 1, synthetic},
@@ -93,6 +94,14 @@ func TestRealRecords(t *testing.T) {
 		if got := codes(reconcile.Against(doc, trajectory)); got != c.want {
 			t.Errorf("%s without messages: %s, want %s", c.log, got, c.want)
 		}
+	}
+}
+
+// A failed call that was repeated is named with the call that did.
+func TestRetryIsNamed(t *testing.T) {
+	findings := reconcile.Against(document(t, "claude-retry"), read(t, record(t, "claude-retry.log.jsonl")))
+	if len(findings) != 1 || !strings.Contains(findings[0].Detail, "call 2 failed (upstream_error)") || !strings.Contains(findings[0].Detail, "call 3 repeated it") {
+		t.Error(findings)
 	}
 }
 
