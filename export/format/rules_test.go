@@ -93,8 +93,11 @@ func asJSON(t *testing.T, r *export.Rollout) string {
 // TestAdvantagesPerSession: rewards 1, 1, 0, where the first session has three rows. Over rows they would be something
 // else.
 func TestAdvantagesPerSession(t *testing.T) {
+	shut := newCapture("shut", "g", ptr(9.0)) // is no part of the export, and so of no baseline
+	shut.sess.CaptureFailed = "the disk was full"
+	shut.turn([]json.RawMessage{text("user", "q")}, []int32{1, 2}, 3)
 	docs := list{
-		tangled("a", "g", ptr(1.0)).build(record.SharedOnce),
+		shut.build(""), tangled("a", "g", ptr(1.0)).build(record.SharedOnce),
 		simple("b", "g", ptr(1.0)), simple("c", "g", ptr(0.0)), simple("d", "", ptr(5.0)),
 	}
 	type line struct {
@@ -259,10 +262,6 @@ func TestDamaged(t *testing.T) {
 		"a row twice":         func(r *export.Rollout) { r.Sequences[1].RowID = r.Sequences[0].RowID },
 		"a turn lost":         func(r *export.Rollout) { r.Turns = r.Turns[1:] },
 		"mask and count both": func(r *export.Rollout) { r.Sequences[0].LossMask[3] = 0; r.Sequences[0].NTrainable-- },
-		"its own parent": func(r *export.Rollout) {
-			r.Turns[0].ParentID = r.Turns[0].NodeID
-			r.Sequences[0].LossMask[3] = 0
-		},
 	} {
 		for _, form := range Names() {
 			bad := tangled("bad", "g", ptr(1.0)).build(record.SharedOnce)
@@ -293,11 +292,36 @@ func TestNoSpans(t *testing.T) {
 			t.Errorf("%s: %d trained tokens, want %d", name, s.TrainedTokens, tangledTokens)
 		}
 	}
+	for name, change := range map[string]int{"half of a turn": -1, "context": 1} {
+		bad := build()
+		at := map[int]int{-1: 3, 1: 5}[change] // the first turn's first token, and the one after its last
+		bad.Sequences[0].LossMask[at] += uint8(change)
+		bad.Sequences[0].Logprobs[at] = 0
+		bad.Sequences[0].NTrainable += change
+		bad.Stats.TrainableTokens += change
+		if found := export.Check(bad); len(found) > 0 {
+			t.Errorf("%s: export.Check sees it: %v", name, found)
+		}
+		if _, _, err := files(list{bad}, "verl", Options{}); err == nil || !strings.Contains(err.Error(), "is damaged") {
+			t.Errorf("%s trained: %v", name, err)
+		}
+	}
 	bad := build()
-	bad.Sequences[0].LossMask[3], bad.Sequences[0].LossMask[5] = 0, 1
-	bad.Sequences[0].Logprobs[3], bad.Sequences[0].Logprobs[5] = 0, -1
-	if _, _, err := files(list{bad}, "verl", Options{}); err == nil || !strings.Contains(err.Error(), "damaged") {
-		t.Errorf("half of a turn trained: %v", err)
+	row := &bad.Sequences[0]
+	for i := range bad.Turns {
+		turn := &bad.Turns[i]
+		if turn.Outcome != record.Aborted {
+			continue
+		}
+		for k, lp := range turn.SampledLogprobs {
+			row.LossMask[turn.NPrompt+k], row.Logprobs[turn.NPrompt+k] = 1, lp
+		}
+		row.NTrainable += turn.NSampled
+		bad.Stats.TrainableTokens += turn.NSampled
+		bad.Stats.DistinctTrainableTokens += turn.NSampled
+	}
+	if _, _, err := files(list{bad}, "verl", Options{}); err == nil || !strings.Contains(err.Error(), "which is context") {
+		t.Errorf("an aborted turn trained: %v", err)
 	}
 	bad = build()
 	bad.Turns[0].NPrompt = 1000

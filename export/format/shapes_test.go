@@ -94,6 +94,20 @@ func TestVerifiersGraph(t *testing.T) {
 	}
 }
 
+// TestVerifiersCycle: a document from a disk may say anything of parents.
+func TestVerifiersCycle(t *testing.T) {
+	bad := simple("a", "g", ptr(1.0))
+	bad.Turns[0].ParentID = bad.Turns[0].NodeID
+	if _, _, err := files(list{bad}, "verifiers", Options{}); err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("a turn that is its own parent: %v", err)
+	}
+	bad = tangled("a", "g", ptr(1.0)).build(record.SharedEvery)
+	bad.Turns[0].ParentID = bad.Turns[1].NodeID // the discarded retry
+	if _, _, err := files(list{bad}, "verifiers", Options{}); err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("a root with a parent that is on no row: %v", err)
+	}
+}
+
 func TestVerifiersRun(t *testing.T) {
 	for run, want := range map[string]string{
 		`null`:                      `null`,

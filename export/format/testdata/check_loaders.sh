@@ -48,7 +48,7 @@ check() {
 	fi
 	printed=$(sed -n 's/.*trained tokens \([0-9]*\)$/\1/p' "$work/log")
 	if ! read=$("$venv/bin/python" "$here/loaders/$loader.py" "$out" 2>"$work/log"); then
-		sed "s/^/$set $format: refused: /" "$work/log"
+		echo "$set $format: refused: $(tail -1 "$work/log")"
 		failed=1
 	elif [ "$(seen <<<"$read")" != "$printed" ]; then
 		echo "$set $format: export printed $printed trained tokens, the trainer sees: $read"
