@@ -60,7 +60,8 @@ class ExamplesTest(ProxyTest):
         said = self.run_example("quickstart.py")
         doc = list(self.client.rollouts(group="task-7"))[-1]
         self.assertTrue(doc.trainable)
-        self.assertEqual((doc.reward, doc.turns[0].harness.name), (1.0, "OpenAI"))
+        self.assertEqual(doc.reward, 1.0)
+        self.assertRegex(doc.turns[0].harness.name or "", "^OpenAI")
         (row,) = doc.training_rows()
         self.assertEqual(said, f"{STEPS + 1} turns, {len(row.input_ids)} tokens, of which {sum(row.loss_mask)} are trained\n")
 
