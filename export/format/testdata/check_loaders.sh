@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# check_loaders.sh BINARY VENV
+# check_loaders.sh BINARY VENV LOADERS
 #
 # Exports three sets of rollouts with BINARY and reads each file with the trainer's own classes: the demo of the built-in
 # engine, a forked, retried, multi-root session, and a group of eight. The trainer must see as many trained tokens as
-# export printed. VENV is made by loaders/install.sh when it is not there (Python 3.12). FORMATS chooses the formats; the
+# export printed. VENV has the trainers installed, LOADERS is the folder with a loader for each. FORMATS chooses the formats; the
 # default are those whose loaders need no torch.
 set -euo pipefail
-binary=$(realpath "${1:?usage: check_loaders.sh BINARY VENV}")
-venv=${2:?usage: check_loaders.sh BINARY VENV}
+usage="usage: check_loaders.sh BINARY VENV LOADERS"
+binary=$(realpath "${1:?$usage}")
+venv=${2:?$usage}
+loaders=${3:?$usage}
 here=$(cd "$(dirname "$0")" && pwd)
 formats=${FORMATS:-openenv verifiers tinker tinker-sft atif}
-bash "$here/loaders/install.sh" "$venv"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -47,7 +48,7 @@ check() {
 		return
 	fi
 	printed=$(sed -n 's/.*trained tokens \([0-9]*\)$/\1/p' "$work/log")
-	if ! read=$("$venv/bin/python" "$here/loaders/$loader.py" "$out" 2>"$work/log"); then
+	if ! read=$("$venv/bin/python" "$loaders/$loader.py" "$out" 2>"$work/log"); then
 		echo "$set $format: refused: $(tail -1 "$work/log")"
 		failed=1
 	elif [ "$(seen <<<"$read")" != "$printed" ]; then
