@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"bufio"
 	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -386,4 +388,69 @@ func TestBC20_nonce(t *testing.T) {
 			t.Errorf("call %d: the nonce that was left out is in no edit", c.Number)
 		}
 	}
+}
+
+// In every dialect the turn is in the log before the terminal event reaches the harness.
+func TestBC04_durable_before_the_terminal_event(t *testing.T) {
+	terminal := map[string]string{
+		"/v1/chat/completions": "data: [DONE]", "/v1/messages": "event: message_stop", "/v1/responses": "event: response.completed",
+		"/v1beta/models/m:streamGenerateContent?alt=sse": `"finishReason":"STOP"`,
+	}
+	r, _ := newEngineRig(t, fakeengine.Options{})
+	client := r.httpClient()
+	number := 0
+	for path, event := range terminal {
+		request := body(path, "", true)
+		if request == "" {
+			request = simpleStream
+		}
+		req, err := http.NewRequest(http.MethodPost, r.url+path, strings.NewReader(request))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer s1")
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		number++
+		for lines := bufio.NewReader(resp.Body); ; {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				t.Fatalf("%s: no terminal event: %v, %d %s", path, err, resp.StatusCode, line)
+			}
+			if strings.Contains(line, event) {
+				break
+			}
+		}
+		if got := len(r.calls()); got != number {
+			t.Errorf("%s: %d calls in the log after the terminal event, want %d", path, got, number)
+		}
+		resp.Body.Close()
+	}
+}
+
+// What the engine refuses of the harness's own goes back as the engine said it, and is recorded as rejected (BC46 A, B).
+func TestBC46_the_harness_s_own_400(t *testing.T) {
+	r, e := newEngineRig(t, fakeengine.Options{})
+	for i, q := range loadCase(t, "BC46").Input.Requests[:2] {
+		direct, err := http.Post(e.URL+"/v1/chat/completions", "application/json", strings.NewReader(strings.Replace(string(q.Body), `"model":"m"`, `"model":"fake-model"`, 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := io.ReadAll(direct.Body)
+		direct.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, got := r.post("/v1/chat/completions", string(q.Body))
+		if resp.StatusCode != direct.StatusCode || resp.StatusCode == 400 && string(got) != string(want) {
+			t.Errorf("%d: %d %s, the engine says %d %s", i, resp.StatusCode, got, direct.StatusCode, want)
+		}
+		if c := r.calls()[i]; (c.Outcome == record.Rejected) != (direct.StatusCode == 400) {
+			t.Errorf("%d: outcome %s", i, c.Outcome)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
 }

@@ -304,7 +304,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-func TestCompressedRequests(t *testing.T) {
+func TestBC19_compressed_requests(t *testing.T) {
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)
 	io.WriteString(z, simple)
