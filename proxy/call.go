@@ -31,6 +31,7 @@ type call struct {
 	route  route
 	req    *dialect.Request
 	way    *translation // back into the harness's dialect; nil when the engine speaks it
+	past   past
 	plan   plan
 	sent   prepared
 	answer engine.Answer

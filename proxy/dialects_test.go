@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -453,4 +454,44 @@ func TestBC46_the_harness_s_own_400(t *testing.T) {
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()
+}
+
+// countingLog counts how often the record is read.
+type countingLog struct {
+	Log
+	calls, bodies int
+}
+
+func (l *countingLog) Calls(ctx context.Context, id string) ([]*record.Call, error) {
+	l.calls++
+	return l.Log.Calls(ctx, id)
+}
+
+func (l *countingLog) Body(ctx context.Context, id string, number int) ([]byte, error) {
+	l.bodies++
+	return l.Log.Body(ctx, id, number)
+}
+
+// A long chain of previous_response_id reads each earlier request once: asked link by link, twice at each, it would double
+// with every answer.
+func TestBC43_a_long_chain(t *testing.T) {
+	up := newScript(t, answers(200, "application/json", goodWhole))
+	log := &countingLog{}
+	r := newRig(t, up.URL, rigOptions{level: record.LevelText, model: "m", config: func(c *Config) { log.Log, c.Log = c.Log, log }})
+	const length = 24
+	previous := ""
+	for range length {
+		_, got := r.post("/v1/responses", `{"model":"m","input":"x"`+previous+`}`)
+		var answer struct{ ID string }
+		if err := json.Unmarshal(got, &answer); err != nil || answer.ID == "" {
+			t.Fatalf("%v %s", err, got)
+		}
+		previous = `,"previous_response_id":"` + answer.ID + `"`
+	}
+	if last := up.got(length - 1).body; strings.Count(string(last), `"role":"user"`) != length || strings.Count(string(last), `"role":"assistant"`) != length-1 {
+		t.Errorf("sent %s", last)
+	}
+	if log.calls != length-1 || log.bodies != length*(length-1)/2 {
+		t.Errorf("%d reads of the session, %d of requests", log.calls, log.bodies)
+	}
 }
