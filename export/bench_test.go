@@ -52,6 +52,26 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
+// BenchmarkExport makes documents of about 64 KiB and 1 MiB: linked, checked and written.
+func BenchmarkExport(b *testing.B) {
+	sess, calls := long()
+	for _, turns := range []int{8, 80} {
+		n, err := Build(sess, calls[:turns], Options{}).WriteTo(io.Discard)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprintf("%dKiB", n>>10), func(b *testing.B) {
+			b.SetBytes(n)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := Build(sess, calls[:turns], Options{}).WriteTo(io.Discard); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkRoots is the worst case: no prompt extends another, so that every row repeats its context.
 func BenchmarkRoots(b *testing.B) {
 	sess, calls := long()

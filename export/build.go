@@ -156,6 +156,9 @@ func stats(r *Rollout, g *graph.Graph, answers []answer, trained []bool) Stats {
 		}
 	}
 	for i, a := range answers {
+		if a.call.PromptSource == record.PromptForced {
+			s.Forced++
+		}
 		if trained[i] {
 			s.DistinctTrainableTokens += len(a.choice.SampledIDs)
 		}

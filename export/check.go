@@ -249,12 +249,19 @@ func (c *checker) checkStats() {
 	for _, n := range distinct {
 		sum += n
 	}
+	forced := 0
+	for i := range r.Turns {
+		if r.Turns[i].PromptSource == record.PromptForced {
+			forced++
+		}
+	}
 	for _, count := range []struct {
 		name      string
 		says, are int
 	}{
 		{"n_turns", s.Turns, len(r.Turns)}, {"n_sequences", s.Sequences, len(r.Sequences)},
 		{"n_trainable_sequences", s.TrainableSequences, rows}, {"n_trainable_tokens", s.TrainableTokens, tokens},
+		{"n_forced", s.Forced, forced},
 	} {
 		if count.says != count.are {
 			c.bad("stats say %s %d, the document has %d", count.name, count.says, count.are)

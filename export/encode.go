@@ -268,6 +268,7 @@ func (s *Stats) encode(e *encoder) {
 	e.int("n_trainable_tokens", s.TrainableTokens)
 	e.int("n_distinct_trainable_tokens", s.DistinctTrainableTokens)
 	e.int("n_failed_calls", s.FailedCalls)
+	e.int("n_forced", s.Forced)
 	e.shut('}')
 }
 

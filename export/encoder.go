@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -138,6 +139,7 @@ func (e *encoder) value(v json.RawMessage) {
 		return
 	}
 	e.comma()
+	v = inUTF8(v)
 	if bytes.IndexByte(v, '\n') < 0 {
 		e.buf = append(e.buf, v...)
 		e.flush()
@@ -149,6 +151,26 @@ func (e *encoder) value(v json.RawMessage) {
 	}
 	e.buf = append(e.buf, b.Bytes()...)
 	e.flush()
+}
+
+// inUTF8 makes JSON readable for every parser: harnesses and engines also send bytes that are no text, and one of them would
+// make the whole document unreadable. The log keeps them as they came.
+func inUTF8(v json.RawMessage) json.RawMessage {
+	if utf8.Valid(v) {
+		return v
+	}
+	return bytes.ToValidUTF8(v, []byte("\ufffd"))
+}
+
+func allInUTF8(list []json.RawMessage) []json.RawMessage {
+	if !slices.ContainsFunc(list, func(v json.RawMessage) bool { return !utf8.Valid(v) }) {
+		return list
+	}
+	out := make([]json.RawMessage, len(list))
+	for i, v := range list {
+		out[i] = inUTF8(v)
+	}
+	return out
 }
 
 func (e *encoder) raws(name string, list []json.RawMessage) {

@@ -181,6 +181,8 @@ type Stats struct {
 	TrainableTokens         int `json:"n_trainable_tokens"`
 	DistinctTrainableTokens int `json:"n_distinct_trainable_tokens"`
 	FailedCalls             int `json:"n_failed_calls"`
+	// Forced counts the turns whose prompt carried on an earlier one by its ids (SPEC 3, continuity).
+	Forced int `json:"n_forced"`
 }
 
 // Row is one root-to-leaf path, flattened.

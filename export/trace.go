@@ -108,15 +108,15 @@ func (r *Rollout) turnsByID() map[string]*Turn {
 func traceEntry(t *Turn, row *Row, trains bool) TraceEntry {
 	end := t.NPrompt + t.NSampled
 	e := TraceEntry{
-		Request:            TraceRequest{Messages: t.RequestMessages, Tools: t.RequestTools},
-		Response:           TraceResponse{Choices: []TraceChoice{{Message: t.ResponseMessage, FinishReason: orNil(t.FinishReason)}}},
+		Request:            TraceRequest{Messages: allInUTF8(t.RequestMessages), Tools: allInUTF8(t.RequestTools)},
+		Response:           TraceResponse{Choices: []TraceChoice{{Message: inUTF8(t.ResponseMessage), FinishReason: orNil(t.FinishReason)}}},
 		PromptTokenIDs:     row.InputIDs[:t.NPrompt:t.NPrompt],
 		CompletionTokenIDs: row.InputIDs[t.NPrompt:end:end],
 		PerTokenLogps:      t.SampledLogprobs,
 		LossMask:           make(Mask, end),
 		Metadata: TraceMetadata{
 			NodeID: t.NodeID, Index: t.Index, Model: t.Model, NTools: t.NTools, HarnessSessionID: orNil(t.HarnessSessionID),
-			SamplingParams: t.SamplingParams, RequestedSampling: t.RequestedSampling,
+			SamplingParams: inUTF8(t.SamplingParams), RequestedSampling: inUTF8(t.RequestedSampling),
 		},
 	}
 	if e.PerTokenLogps == nil {

@@ -17,8 +17,9 @@ func turns(answers []answer, g *graph.Graph, messages bool) []Turn {
 		t := newTurn(&answers[i])
 		place(&t, g, i)
 		if messages {
-			t.RequestMessages = append([]json.RawMessage{}, answers[i].call.Messages...)
-			t.RequestTools = append([]json.RawMessage{}, answers[i].call.Tools...)
+			// Shared with the log: a copy of every turn's list grows with the square of the turns.
+			t.RequestMessages = orNone(answers[i].call.Messages)
+			t.RequestTools = orNone(answers[i].call.Tools)
 			t.ResponseMessage = answers[i].choice.Message
 		}
 		list[i] = t
@@ -47,6 +48,14 @@ func newTurn(a *answer) Turn {
 		},
 		Validation: a.findings,
 	}
+}
+
+// orNone is the list, never null and safe to append to.
+func orNone(list []json.RawMessage) []json.RawMessage {
+	if list == nil {
+		return []json.RawMessage{}
+	}
+	return slices.Clip(list)
 }
 
 // sampledLogprobs are the turn's as captured, nil where the engine gave none.

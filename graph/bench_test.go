@@ -26,6 +26,25 @@ func growing(n, tokens int, extend bool) []Turn {
 	return turns
 }
 
+// BenchmarkLinkBodies links conversations whose last request has a body of so many bytes, of about four to a token; the rate is
+// that of all prompts, four bytes an id.
+func BenchmarkLinkBodies(b *testing.B) {
+	for _, size := range []int{64 << 10, 1 << 20} {
+		turns := talking(growing(100, size/4, true))
+		ids := 0
+		for _, t := range turns {
+			ids += len(t.Prompt)
+		}
+		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {
+			b.SetBytes(4 * int64(ids))
+			b.ReportAllocs()
+			for b.Loop() {
+				Link(turns)
+			}
+		})
+	}
+}
+
 func BenchmarkLink(b *testing.B) {
 	for _, n := range []int{200, 2000} {
 		for _, extend := range []bool{true, false} {

@@ -41,6 +41,38 @@ func standardStream() []byte {
 	return b.Bytes()
 }
 
+// benchProxy is a proxy with a durable store and session s1, before an engine that always gives the same answer.
+func benchProxy(b *testing.B, label string, answer []byte) (url string) {
+	b.Helper()
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body) //nolint:errcheck // what was asked is always the same
+		w.Header().Set("Content-Type", label)
+		w.Write(answer) //nolint:errcheck // the client will notice
+	}))
+	b.Cleanup(upstream.Close)
+	st, err := store.Open(b.TempDir(), store.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { st.Close() })
+	up, err := engine.NewUpstream(engine.Config{URL: upstream.URL})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(up.Close)
+	up.Assume(engine.Profile{Level: record.LevelTokens, StreamCapture: true, Served: "m"})
+	reg, err := session.Open(b.Context(), st, time.Now, func(*record.Session) *engine.Upstream { return up })
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := reg.Create(b.Context(), &record.Session{ID: "s1", CaptureLevel: record.LevelTokens}, up); err != nil {
+		b.Fatal(err)
+	}
+	proxy := httptest.NewServer(New(Config{Sessions: reg, Log: st, Default: up}))
+	b.Cleanup(proxy.Close)
+	return proxy.URL
+}
+
 // BenchmarkCall measures whole calls through the proxy with a durable store: client, proxy and engine in one process.
 func BenchmarkCall(b *testing.B) {
 	for _, c := range []struct {
@@ -48,39 +80,14 @@ func BenchmarkCall(b *testing.B) {
 		answer               []byte
 	}{{"whole", "application/json", simple, standardWhole()}, {"stream", sse, simpleStream, standardStream()}} {
 		b.Run(c.name, func(b *testing.B) {
-			upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				io.Copy(io.Discard, r.Body)
-				w.Header().Set("Content-Type", c.label)
-				w.Write(c.answer)
-			}))
-			defer upstream.Close()
-			st, err := store.Open(b.TempDir(), store.Options{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer st.Close()
-			up, err := engine.NewUpstream(engine.Config{URL: upstream.URL})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer up.Close()
-			up.Assume(engine.Profile{Level: record.LevelTokens, StreamCapture: true, Served: "m"})
-			reg, err := session.Open(b.Context(), st, time.Now, func(*record.Session) *engine.Upstream { return up })
-			if err != nil {
-				b.Fatal(err)
-			}
-			if _, err := reg.Create(b.Context(), &record.Session{ID: "s1", CaptureLevel: record.LevelTokens}, up); err != nil {
-				b.Fatal(err)
-			}
-			proxy := httptest.NewServer(New(Config{Sessions: reg, Log: st, Default: up}))
-			defer proxy.Close()
+			url := benchProxy(b, c.label, c.answer)
 			transport := &http.Transport{MaxIdleConnsPerHost: 64}
 			defer transport.CloseIdleConnections()
 			b.ReportAllocs()
 			b.SetParallelism(8)
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					req, _ := http.NewRequest(http.MethodPost, proxy.URL+"/v1/chat/completions", strings.NewReader(c.request))
+					req, _ := http.NewRequest(http.MethodPost, url+"/v1/chat/completions", strings.NewReader(c.request))
 					req.Header.Set("Authorization", "Bearer s1")
 					resp, err := transport.RoundTrip(req)
 					if err != nil {

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 
+	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
@@ -26,6 +28,9 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *dial
 	switch {
 	case errors.Is(err, errTooLarge):
 		return nil, tooLarge(s.MaxBody)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.Header().Set("Connection", "close")
+		return nil, &dialect.Error{Status: http.StatusRequestTimeout, Text: "the request body came too slowly, and not to its end"}
 	case err != nil:
 		return nil, &dialect.Error{Status: http.StatusBadRequest, Text: "the request body could not be read to its end"}
 	}
@@ -55,9 +60,12 @@ func tooLarge(limit int64) *dialect.Error {
 	return &dialect.Error{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the request body is larger than %d bytes: raise --max-body", limit)}
 }
 
+// mostAtFirst is how much memory a body gets for its announced length alone; more follows with its bytes.
+const mostAtFirst = 1 << 20
+
 // readLimited reads to the end, or fails with errTooLarge.
 func readLimited(r io.Reader, hint, limit int64) ([]byte, error) {
-	buf := make([]byte, 0, max(min(hint, limit), 0)+512)
+	buf := make([]byte, 0, max(min(hint, limit, mostAtFirst), 0)+512)
 	for {
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
@@ -71,7 +79,11 @@ func readLimited(r io.Reader, hint, limit int64) ([]byte, error) {
 			return nil, err
 		}
 		if len(buf) == cap(buf) {
-			buf = append(make([]byte, 0, 2*cap(buf)), buf...)
+			room := int64(2 * cap(buf))
+			if hint > int64(len(buf)) { // no more than it said
+				room = min(room, hint+512)
+			}
+			buf = append(make([]byte, 0, room), buf...)
 		}
 	}
 }
@@ -84,7 +96,11 @@ func decompress(encoding string, body []byte, limit int64) ([]byte, *dialect.Err
 	case "gzip", "x-gzip":
 		r, err = gzip.NewReader(in)
 	case "deflate":
-		r, err = zlib.NewReader(in)
+		if hasZlibHead(body) {
+			r, err = zlib.NewReader(in)
+		} else { // some clients have always sent it bare
+			r = flate.NewReader(in)
+		}
 	case "zstd":
 		var d *zstd.Decoder
 		if d, err = zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(limit)+1<<20)); err == nil {
@@ -105,4 +121,9 @@ func decompress(encoding string, body []byte, limit int64) ([]byte, *dialect.Err
 		return nil, &dialect.Error{Status: http.StatusBadRequest, Text: "the request body is no valid " + encoding}
 	}
 	return out, nil
+}
+
+// hasZlibHead says whether a body begins as RFC 1950 has it: the method, and a head that 31 divides.
+func hasZlibHead(body []byte) bool {
+	return len(body) >= 2 && body[0]&0x0f == 8 && (uint(body[0])<<8|uint(body[1]))%31 == 0
 }

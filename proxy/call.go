@@ -13,6 +13,7 @@ import (
 
 	"captureproxy/internal/jsonscan"
 	"captureproxy/internal/record"
+	"captureproxy/proxy/continuity"
 	"captureproxy/proxy/dialect"
 	"captureproxy/proxy/engine"
 	"captureproxy/proxy/session"
@@ -30,8 +31,11 @@ type call struct {
 	body   []byte
 	route  route
 	req    *dialect.Request
-	way    *translation // back into the harness's dialect; nil when the engine speaks it
+	way    *translation   // back into the harness's dialect; nil when the engine speaks it
+	native dialect.Reader // of an answer in a dialect other than chat that the engine speaks itself; else nil
 	past   past
+	// turns is the index of the session's turns, nil unless the call may carry on an earlier one.
+	turns  *continuity.Index
 	plan   plan
 	sent   prepared
 	answer engine.Answer
@@ -39,9 +43,14 @@ type call struct {
 	// failure is why the call is no node, in words; "" while nothing went wrong. outcome is the kind of failure.
 	failure string
 	outcome record.Outcome
-	refusal []byte // the engine's answer to our capture parameters, nil when it took them
-	settled bool   // the record is written, or being written
-	aborted bool   // the connection to the harness is to be cut
+	refusal []byte               // the engine's answer to our capture parameters, nil when it took them
+	fixes   []engine.Fix         // edits that the engine asked for on this very call
+	derived <-chan derivedPrompt // prompt ids from the engine's own tokenizer, nil when they come with the answer
+	noted   bool                 // what was asked and sent is in the record
+	settled bool                 // the record is written, or being written
+	aborted bool                 // the connection to the harness is to be cut
+	resent  int                  // attempts that the engine had not worked on
+	at      moments
 
 	ctx    context.Context // ends when the engine must stop: the harness is gone, or the session was cancelled
 	cancel context.CancelCauseFunc
@@ -56,8 +65,7 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, rt route, pre
 	d := rt.dialect
 	c := &call{s: s, r: r, route: rt, out: newOutput(w, s.Idle)}
 	defer c.out.close()
-	c.rec = record.Call{Dialect: d, RequestID: requestID(), Timing: record.Timing{Received: s.now()}}
-	w.Header().Set("X-Request-Id", c.rec.RequestID)
+	c.rec = record.Call{Dialect: d, RequestID: w.Header().Get(requestIDHeader), Timing: record.Timing{Received: s.now()}}
 
 	keys := candidates(r, prefix)
 	live, conflicts, err := s.find(r.Context(), keys)
@@ -71,19 +79,27 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, rt route, pre
 	defer c.cancel(nil)
 
 	body, bad := s.readBody(w, r)
-	sum := sha256.Sum256(body)
-	c.rec.BodyHash = hex.EncodeToString(sum[:16])
-	if c.ticket, err = live.Admit(c.rec.BodyHash, saysRetry(r), c.cancel); err != nil {
+	c.at.taken = s.now()
+	admitting, hash := r.Context(), c.rec.RequestID
+	if bad == nil {
+		sum := sha256.Sum256(body)
+		c.rec.BodyHash = hex.EncodeToString(sum[:16])
+		hash = c.rec.BodyHash
+	} else { // nobody knows what was asked, so it repeats nothing; it is recorded though its sender may be gone
+		admitting = c.ctx
+		c.gone.Store(bad.Status != http.StatusRequestTimeout && r.Context().Err() != nil) // it ended in mid-body
+	}
+	if c.ticket, err = live.Admit(admitting, hash, saysRetry(r), c.cancel); err != nil {
 		s.refuse(w, d, keys, err)
 		return
 	}
 	c.rec.Number, c.rec.RetryOf = c.ticket.Number, c.ticket.RetryOf
 	// From here on the call is recorded, whatever happens.
 	defer c.commit()
-	stop := context.AfterFunc(r.Context(), c.watch)
-	defer stop()
 
 	if bad == nil {
+		stop := context.AfterFunc(r.Context(), c.watch)
+		defer stop()
 		c.body = body
 		bad = c.decode()
 	}
@@ -91,23 +107,20 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, rt route, pre
 		bad = c.makePlan()
 	}
 	if bad == nil {
-		c.sent, bad = prepare(c.req, c.plan)
+		c.sent, bad = c.prepare()
 	}
 	if bad != nil {
 		c.reject(bad)
 		return
 	}
-	c.note()
 	if c.ticket.BudgetSpent {
 		c.say(budgetText)
 		return
 	}
-	resp := c.forward()
-	if resp == nil {
-		return
+	if resp := c.forward(); resp != nil {
+		c.relay(resp)
+		resp.Body.Close()
 	}
-	c.relay(resp)
-	resp.Body.Close()
 	if c.aborted {
 		panic(http.ErrAbortHandler) // how net/http cuts a connection
 	}
@@ -115,6 +128,10 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, rt route, pre
 
 // decode reads the request in its dialect.
 func (c *call) decode() *dialect.Error {
+	c.up = c.live.Engine()
+	if c.speaksNatively() {
+		return c.decodeNative()
+	}
 	var err error
 	switch c.route.dialect {
 	case record.OpenAICompletions:
@@ -144,8 +161,12 @@ func asError(err error) *dialect.Error {
 	return &dialect.Error{Status: http.StatusBadRequest, Text: err.Error()}
 }
 
-// note puts what was asked and what is sent into the record.
+// note puts what was asked and what is sent into the record, once: while the engine works, or else at the end.
 func (c *call) note() {
+	if c.noted || c.req == nil {
+		return
+	}
+	c.noted = true
 	r := &c.rec
 	r.Body, r.Cuts, r.Messages, r.Tools = c.body, c.req.Cuts, c.req.Messages, c.req.Tools
 	r.Stream, r.Model = c.req.Stream, c.req.Model
@@ -162,14 +183,11 @@ func (c *call) note() {
 
 func (c *call) noteSent() {
 	r := &c.rec
-	r.Served, r.SubmittedSampling, r.Edits, r.MaxTokens, r.UsageAsked = c.sent.model, c.sent.sampling, c.sent.edits, c.sent.maxTokens, c.sent.usage
+	r.Served, r.SubmittedSampling, r.Edits, r.MaxTokens, r.UsageAsked = c.sent.model, c.sent.submitted(), c.sent.edits, c.sent.maxTokens, c.sent.usage
 }
 
 // reject answers a request that is not forwarded because of what it is.
 func (c *call) reject(bad *dialect.Error) {
-	if c.req != nil {
-		c.note()
-	}
 	c.outcome, c.failure = record.Rejected, bad.Text
 	if bad.Status >= 500 {
 		c.outcome = record.UpstreamError
@@ -181,6 +199,10 @@ func (c *call) reject(bad *dialect.Error) {
 // error answers with an error of the proxy's own, in the caller's dialect. What happened is durable first.
 func (c *call) error(status int, param, text string) {
 	body := dialect.ErrorBody(c.rec.Dialect, status, param, text)
+	if c.out.started() { // a harness that was shown life while its whole answer was made
+		c.lateError(status, text, body)
+		return
+	}
 	c.out.w.Header().Set("Content-Type", "application/json")
 	c.answerWhole(status, body)
 }
@@ -197,7 +219,10 @@ func (c *call) watch() {
 
 func (s *Server) now() time.Time { return s.Now().UTC().Truncate(time.Microsecond) }
 
-// requestID returns a fresh id for one attempt at the engine; the harness gets it too.
+// requestIDHeader carries an id that the harness, the engine and the log lines share.
+const requestIDHeader = "X-Request-Id"
+
+// requestID returns a fresh id for one request; the harness gets it too.
 func requestID() string {
 	var b [12]byte
 	rand.Read(b[:]) // never fails (Go 1.24)

@@ -318,7 +318,9 @@ func TestBC18_the_policy_at_four_moments(t *testing.T) {
 		io.WriteString(w, all[cut:])
 	})
 	r := newRig(t, up.URL, rigOptions{level: record.LevelText, model: "m"})
-	r.sessions.SetPolicy(1)
+	if err := r.sessions.SetPolicy(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -328,7 +330,9 @@ func TestBC18_the_policy_at_four_moments(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	time.Sleep(100 * time.Millisecond) // both chunks are on their way; the first token's version is read when it arrives
-	r.sessions.SetPolicy(2)
+	if err := r.sessions.SetPolicy(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
 	close(proceed)
 	<-done
 	p := r.only().Policy

@@ -27,7 +27,10 @@ func (s *Server) serveCount(w http.ResponseWriter, r *http.Request, rt route, pr
 		req, bad = countedRequest(rt, body)
 	}
 	if bad != nil {
-		writeError(w, rt.dialect, bad.Status, bad.Param, bad.Text)
+		s.deny(w, rt.dialect, bad.Status, bad.Param, bad.Text)
+		return
+	}
+	if s.serveNatively(w, r, rt, live.Engine(), body) {
 		return
 	}
 	n, estimated := s.count(r.Context(), live.Engine(), req)

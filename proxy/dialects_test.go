@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"captureproxy/export"
 	"captureproxy/internal/fakeengine"
 	"captureproxy/internal/record"
+	"captureproxy/store"
 )
 
 // oneRow checks that a session is one trainable agent row of so many turns without a failed call.
@@ -459,21 +461,21 @@ func TestBC46_the_harness_s_own_400(t *testing.T) {
 // countingLog counts how often the record is read.
 type countingLog struct {
 	Log
-	calls, bodies int
+	reads int
 }
 
 func (l *countingLog) Calls(ctx context.Context, id string) ([]*record.Call, error) {
-	l.calls++
+	l.reads++
 	return l.Log.Calls(ctx, id)
 }
 
-func (l *countingLog) Body(ctx context.Context, id string, number int) ([]byte, error) {
-	l.bodies++
-	return l.Log.Body(ctx, id, number)
+func (l *countingLog) Past(ctx context.Context, id string) (*store.Past, error) {
+	l.reads++
+	return l.Log.Past(ctx, id)
 }
 
-// A long chain of previous_response_id reads each earlier request once: asked link by link, twice at each, it would double
-// with every answer.
+// A long chain of previous_response_id reads the session once for each request: asked link by link it would be read for every
+// answer, or double with every answer.
 func TestBC43_a_long_chain(t *testing.T) {
 	up := newScript(t, answers(200, "application/json", goodWhole))
 	log := &countingLog{}
@@ -491,7 +493,49 @@ func TestBC43_a_long_chain(t *testing.T) {
 	if last := up.got(length - 1).body; strings.Count(string(last), `"role":"user"`) != length || strings.Count(string(last), `"role":"assistant"`) != length-1 {
 		t.Errorf("sent %s", last)
 	}
-	if log.calls != length-1 || log.bodies != length*(length-1)/2 {
-		t.Errorf("%d reads of the session, %d of requests", log.calls, log.bodies)
+	if log.reads != length-1 {
+		t.Errorf("%d reads of the session for %d requests", log.reads, length-1)
+	}
+}
+
+// Two chains go on from one answer: each has its own items behind it, also when both are put together for one request.
+func TestBC43_chains_that_fork(t *testing.T) {
+	up := newScript(t, answers(200, "application/json", goodWhole))
+	r := newRig(t, up.URL, rigOptions{level: record.LevelText, model: "m"})
+	ask := func(body string) string {
+		t.Helper()
+		_, got := r.post("/v1/responses", `{"model":"m",`+body+`}`)
+		var answer struct{ ID string }
+		if err := json.Unmarshal(got, &answer); err != nil || answer.ID == "" {
+			t.Fatalf("%v %s", err, got)
+		}
+		return answer.ID
+	}
+	trunk := ask(`"input":"trunk"`)
+	for n := range 3 {
+		trunk = ask(fmt.Sprintf(`"input":"trunk %d","previous_response_id":%q`, n, trunk))
+	}
+	left := ask(fmt.Sprintf(`"input":"left","previous_response_id":%q`, trunk))
+	right := ask(fmt.Sprintf(`"input":"right","previous_response_id":%q`, trunk))
+	// The reference makes the proxy put the left chain together first, and then the right one.
+	reference := "msg_" + strings.TrimPrefix(left, "resp_") + "_0"
+	ask(fmt.Sprintf(`"input":[{"type":"item_reference","id":%q},{"role":"user","content":"both"}],"previous_response_id":%q`, reference, right))
+	ask(fmt.Sprintf(`"input":"last","previous_response_id":%q`, right))
+	for n, want := range map[int]string{4: "trunk,trunk 0,trunk 1,trunk 2,left", 5: "trunk,trunk 0,trunk 1,trunk 2,right", 6: "trunk,trunk 0,trunk 1,trunk 2,right,both", 7: "trunk,trunk 0,trunk 1,trunk 2,right,last"} {
+		var sent struct {
+			Messages []struct{ Role, Content string }
+		}
+		if err := json.Unmarshal(up.got(n).body, &sent); err != nil {
+			t.Fatal(err)
+		}
+		var users []string
+		for _, m := range sent.Messages {
+			if m.Role == "user" {
+				users = append(users, m.Content)
+			}
+		}
+		if got := strings.Join(users, ","); got != want {
+			t.Errorf("request %d says %s, want %s", n, got, want)
+		}
 	}
 }

@@ -5,61 +5,92 @@ import (
 	"slices"
 	"strings"
 
+	"go.uber.org/zap"
+
 	"captureproxy/internal/jsonscan"
 	"captureproxy/internal/record"
 	"captureproxy/proxy/dialect"
+	"captureproxy/store"
 )
 
-// past is what a call has read of its session's record, so that a chain of answers is read once: each link asks for the one
-// before it, to decode its request and to list its items.
+// past is what a call has read of its session's record, so that a chain of answers is read once and each of its links put
+// together once.
 type past struct {
 	read  bool
-	calls []*record.Call
-	items map[string][]json.RawMessage // by response id; nil where there is none
+	calls map[string]*record.Call // by request id: the answers that can be named
+	log   *store.Past
+	items map[string][]json.RawMessage // by request id: the conversation up to the answer, nil where there is none
 }
 
 // earlier finds an answer of this session by the id that the harness was given, and gives the conversation up to it as
 // Responses items. What is asked of is the record: nothing is kept for it in memory beyond the call.
 func (c *call) earlier(responseID string) (items []json.RawMessage, ok bool) {
 	if !c.past.read {
-		calls, err := c.s.Log.Calls(c.ctx, c.live.ID())
-		if err != nil {
-			c.s.Logger.Warn("could not read all of a session for an earlier response", sessionField(c.live.ID()), errField(err))
-		}
-		c.past = past{read: true, calls: calls, items: map[string][]json.RawMessage{}}
+		c.readPast()
 	}
-	items, known := c.past.items[responseID]
+	requestID := strings.TrimPrefix(responseID, "resp_")
+	items, known := c.past.items[requestID]
 	if !known {
-		items = c.conversation(strings.TrimPrefix(responseID, "resp_"))
-		c.past.items[responseID] = items
+		items = c.conversation(requestID)
 	}
 	return slices.Clip(items), items != nil
 }
 
-// conversation gives the items up to and with the answer to a request id, nil when there is none.
+func (c *call) readPast() {
+	c.past = past{read: true, calls: map[string]*record.Call{}, items: map[string][]json.RawMessage{}}
+	log, err := c.s.Log.Past(c.ctx, c.live.ID())
+	if err != nil {
+		c.log(zap.WarnLevel, "could not read all of a session for an earlier response", errField(err))
+	}
+	if log == nil {
+		return
+	}
+	c.past.log = log
+	for _, old := range log.Calls {
+		_, taken := c.past.calls[old.RequestID]
+		if !taken && old.Dialect == record.OpenAIResponses && old.Outcome.IsNode() && len(old.Choices) > 0 {
+			c.past.calls[old.RequestID] = old
+		}
+	}
+}
+
+// conversation gives the items up to and with the answer to a request id, nil when there is none. The links before it are
+// walked, not called one from the other, and every link adds its own items to those of the link before: a chain costs what it
+// holds.
 func (c *call) conversation(requestID string) []json.RawMessage {
-	i := slices.IndexFunc(c.past.calls, func(old *record.Call) bool {
-		return old.RequestID == requestID && old.Dialect == record.OpenAIResponses && old.Outcome.IsNode() && len(old.Choices) > 0
-	})
-	if i < 0 {
-		return nil
+	c.past.items[requestID] = nil // what refers to itself finds nothing
+	type link struct {
+		call *record.Call
+		turn *dialect.ResponsesTurn
 	}
-	old := c.past.calls[i]
-	body, err := c.s.Log.Body(c.ctx, c.live.ID(), old.Number)
-	if err != nil {
-		c.s.Logger.Warn("could not read an earlier request", sessionField(c.live.ID()), callField(old.Number), errField(err))
-		return nil
+	var links []link
+	var items []json.RawMessage
+	for at, more := requestID, true; more; {
+		old := c.past.calls[at]
+		if old == nil || len(links) == len(c.past.calls) {
+			return nil
+		}
+		turn, err := dialect.ReadResponsesTurn(c.past.log.Body(old))
+		if err != nil {
+			c.log(zap.WarnLevel, "could not read an earlier request", zap.Int("earlier", old.Number), errField(err))
+			return nil
+		}
+		links = append(links, link{old, turn})
+		at = strings.TrimPrefix(turn.Previous, "resp_")
+		known := c.past.items[at]
+		more = turn.Previous != "" && known == nil
+		items = slices.Clip(known) // another chain may have gone on behind it
 	}
-	input, err := dialect.ResponsesInput(body, c.earlier)
-	if err != nil {
-		return nil
+	for _, l := range slices.Backward(links) {
+		input, err := l.turn.Input(items, c.earlier)
+		if err != nil {
+			return nil
+		}
+		answer := dialect.Answer{ID: l.call.RequestID, Created: l.call.Timing.Received.Unix()}
+		items = append(input, l.turn.Output(answer, saidIn(&l.call.Choices[0]))...)
+		c.past.items[l.call.RequestID] = items
 	}
-	request, err := dialect.DecodeResponses(body, c.earlier)
-	if err != nil {
-		return nil
-	}
-	answer := dialect.Answer{ID: old.RequestID, Created: old.Timing.Received.Unix()}
-	return slices.Concat(input, dialect.ResponsesOutput(request, answer, saidIn(&old.Choices[0])))
+	return items
 }
 
 // saidIn is what a recorded choice said.

@@ -82,32 +82,39 @@ func TestModelName(t *testing.T) {
 	}
 }
 
-// The first event reaches the harness while the engine is still generating.
+// What is whole reaches the harness while the engine is still generating, also when the beginning of the next event came with it.
 func TestLive(t *testing.T) {
-	release := make(chan struct{})
-	up := newScript(t, func(w http.ResponseWriter, _ *http.Request, _ int) {
-		w.Header().Set("Content-Type", sse)
-		first, rest, _ := strings.Cut(goodStream, "\n\n")
-		io.WriteString(w, first+"\n\n")
-		w.(http.Flusher).Flush()
-		<-release
-		io.WriteString(w, rest)
-	})
-	r := newRig(t, up.URL, rigOptions{level: record.LevelText, model: "m"})
-	req, _ := http.NewRequest(http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(simpleStream))
-	req.Header.Set("Authorization", "Bearer s1")
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
+	first, rest, _ := strings.Cut(goodStream, "\n\n")
+	for name, ahead := range map[string]int{"an event": 0, "an event and a half": 20, "an event and all but the last byte of another": strings.Index(rest, "\n\n") + 1} {
+		t.Run(name, func(t *testing.T) {
+			release := make(chan struct{})
+			up := newScript(t, func(w http.ResponseWriter, _ *http.Request, _ int) {
+				w.Header().Set("Content-Type", sse)
+				io.WriteString(w, first+"\n\n"+rest[:ahead])
+				w.(http.Flusher).Flush()
+				<-release
+				io.WriteString(w, rest[ahead:])
+			})
+			r := newRig(t, up.URL, rigOptions{level: record.LevelText, model: "m"})
+			req, _ := http.NewRequest(http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(simpleStream))
+			req.Header.Set("Authorization", "Bearer s1")
+			resp, err := http.DefaultTransport.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			all := bufio.NewReader(resp.Body)
+			line, err := all.ReadString('\n')
+			if err != nil || !strings.Contains(line, `"content":"5"`) {
+				t.Fatalf("%q, %v", line, err)
+			}
+			close(release) // only now does the engine go on
+			if after, err := io.ReadAll(all); err != nil || !strings.HasSuffix(string(after), "data: [DONE]\n\n") {
+				t.Errorf("%q, %v", after, err)
+			}
+			http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+		})
 	}
-	defer resp.Body.Close()
-	line, err := bufio.NewReader(resp.Body).ReadString('\n')
-	if err != nil || !strings.Contains(line, `"content":"5"`) {
-		t.Fatalf("%q, %v", line, err)
-	}
-	close(release) // only now does the engine go on
-	io.Copy(io.Discard, resp.Body)
-	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 }
 
 // A document read at once after [DONE] holds the turn.

@@ -286,6 +286,47 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// Token data that does not add up is found in every dialect, and the harness gets its answer all the same.
+func TestFaultsInEveryDialect(t *testing.T) {
+	faults := map[string]string{
+		"missing-ids": "id_count_mismatch", "missing-prompt-ids": "no_prompt_ids", "short-ids": "id_count_mismatch", "missing-logprobs": "no_logprobs",
+		"short-logprobs": "logprob_misalign", "null-logprob": "invalid_logprob", "positive-logprob": "positive_logprob", "sentinel-logprob": "invalid_logprob",
+		"nan-logprob": "invalid_logprob", "wrong-usage": "id_count_mismatch", "abort": "not_trainable_outcome", "content-filter": "not_trainable_outcome",
+	}
+	for _, d := range []struct {
+		dialect                   record.Dialect
+		path, streamed, body, end string
+	}{
+		{record.AnthropicMessages, "/v1/messages", "/v1/messages", `{"model":"m","max_tokens":99,"stream":%v,"messages":[{"role":"user","content":"hello [[fault:%s]]"}]}`, "message_stop"},
+		{record.OpenAIResponses, "/v1/responses", "/v1/responses", `{"model":"m","stream":%v,"input":"hello [[fault:%s]]"}`, "response."},
+		{record.Google, "/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent?alt=sse", `{"unknown":%v,"contents":[{"role":"user","parts":[{"text":"hello [[fault:%s]]"}]}]}`, "finishReason"},
+	} {
+		r, _ := newEngineRig(t, fakeengine.Options{})
+		for fault, finding := range faults {
+			for _, stream := range []bool{true, false} {
+				path := d.path
+				if stream {
+					path = d.streamed
+				}
+				n := len(r.calls())
+				resp, body := r.post(path, fmt.Sprintf(d.body, stream, fault))
+				if resp.StatusCode != 200 || stream && !strings.Contains(string(body), d.end) || strings.Contains(string(body), "token_ids") {
+					t.Errorf("%s %s: %d %s", d.dialect, fault, resp.StatusCode, body)
+				}
+				call := r.eventually(n + 1)[n]
+				doc := r.document(export.Options{})
+				turn := doc.Turns[len(doc.Turns)-1]
+				if call.Dialect != d.dialect || call.Outcome == record.Complete || call.Outcome == record.Length {
+					t.Errorf("%s %s: outcome %s", call.Dialect, fault, call.Outcome)
+				}
+				if got := fmt.Sprint(turn.Validation); doc.Trainable || !strings.Contains(got, finding) {
+					t.Errorf("%s %s: trainable %v, findings %s", d.dialect, fault, doc.Trainable, got)
+				}
+			}
+		}
+	}
+}
+
 func TestWrongLabels(t *testing.T) {
 	r, _ := newEngineRig(t, fakeengine.Options{TokenLabels: true})
 	r.try("/v1/chat/completions", simpleStream, "X-Fake-Fault", "wrong-label")

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"captureproxy/internal/record"
 	"captureproxy/proxy/engine"
 	"captureproxy/proxy/session"
@@ -20,8 +22,6 @@ const maxResends = 2
 // longestRetryAfter is the longest an engine can make a call wait before it is sent again.
 const longestRetryAfter = 60 * time.Second
 
-var enginePaths = map[record.Dialect]string{record.OpenAIChat: "/chat/completions", record.OpenAICompletions: "/completions"}
-
 // forward sends the call to its engine. It returns the answer when there is one to relay, or nil when the call has been
 // answered otherwise.
 func (c *call) forward() *engine.Response {
@@ -29,17 +29,22 @@ func (c *call) forward() *engine.Response {
 	c.rec.Policy.Dispatch = c.s.Sessions.Policy()
 	query, header := withoutKey(c.r), c.r.Header
 	if c.req.Translated() { // what the harness's dialect has in its query and headers is not chat's
-		query, header = "", http.Header{"Content-Type": {"application/json"}, "User-Agent": c.r.Header["User-Agent"]}
+		query, header = "", http.Header{"Content-Type": {"application/json"}, "User-Agent": c.r.Header["User-Agent"],
+			traceparent: c.r.Header[traceparent], tracestate: c.r.Header[tracestate]}
 	}
-	resent := 0
+	path, bearer := c.path()
 	for {
+		c.derive()
+		stop := c.showLife()
 		resp, err := c.up.Do(c.ctx, &engine.Request{
-			Method: http.MethodPost, Path: enginePaths[c.req.Wire()], Query: query, Header: header, RequestID: c.rec.RequestID, Body: c.sent.body,
+			Method: http.MethodPost, Path: path, Bearer: bearer, Query: query, Header: withHeaders(header, c.plan.way.Header), RequestID: c.rec.RequestID, Body: c.sent.body,
+			Meanwhile: c.note,
 		})
+		stop()
 		switch {
-		case err != nil && errors.Is(err, engine.ErrNotSent) && resent < maxResends && c.ctx.Err() == nil:
-			resent++
-			if c.pause(time.Duration(resent) * 100 * time.Millisecond) {
+		case err != nil && errors.Is(err, engine.ErrNotSent) && c.resent < maxResends && c.ctx.Err() == nil:
+			c.resent++
+			if c.pause(time.Duration(c.resent) * 100 * time.Millisecond) {
 				continue
 			}
 			c.unreachable(err)
@@ -47,27 +52,46 @@ func (c *call) forward() *engine.Response {
 		case err != nil:
 			c.unreachable(err)
 			return nil
-		case resp.Status == http.StatusTooManyRequests || resp.Status == http.StatusServiceUnavailable:
-			wait, ok := retryAfter(resp.Header.Get("Retry-After"), resent)
-			if !ok || resent >= maxResends {
-				return c.refusedByEngine(resp)
+		case asksForPatience(resp.Status):
+			wait, ok := retryAfter(resp.Header.Get("Retry-After"), c.resent)
+			if !ok || c.resent >= maxResends {
+				c.refusedByEngine(resp, c.readError(resp))
+				return nil
 			}
 			resp.Body.Close()
-			if resent++; !c.pause(wait) {
+			if c.resent++; !c.pause(wait) {
 				c.unreachable(context.Cause(c.ctx))
 				return nil
 			}
-		case resp.Status == http.StatusBadRequest || resp.Status == http.StatusUnprocessableEntity:
-			if c.withoutCapture(resp) {
+		case resp.Status != http.StatusOK:
+			body := c.readError(resp)
+			if c.bridgeRefused(resp.Status, body) || c.systemRefused(resp.Status, body) || c.negotiate(resp.Status, body) ||
+				c.withoutBridge(resp.Status, body) || c.withoutCapture(resp.Status, body) {
 				continue
 			}
-			return c.refusedByEngine(resp)
-		case resp.Status != http.StatusOK:
-			return c.refusedByEngine(resp)
+			c.refusedByEngine(resp, body)
+			return nil
 		default:
 			return resp
 		}
 	}
+}
+
+// asksForPatience says whether a status means that the engine has not worked on the call, and may do so later.
+func asksForPatience(status int) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable || status == 529 // Anthropic's "overloaded"
+}
+
+// withHeaders adds headers that capture needs; h stays as it is.
+func withHeaders(h http.Header, more [][2]string) http.Header {
+	if len(more) == 0 {
+		return h
+	}
+	out := h.Clone()
+	for _, m := range more {
+		out.Set(m[0], m[1])
+	}
+	return out
 }
 
 // pause waits, and says whether the call is still wanted then.
@@ -109,19 +133,17 @@ func withoutKey(r *http.Request) string {
 // withoutCapture prepares a call again without what only we asked for, after the engine refused it, and says whether
 // that makes a difference. The harness never sees a 400 for a field that it did not send (BC11). If the plain call goes
 // through, the profile remembers.
-func (c *call) withoutCapture(resp *engine.Response) bool {
-	if !c.sent.injected || c.refusal != nil {
+func (c *call) withoutCapture(status int, why []byte) bool {
+	if status != http.StatusBadRequest && status != http.StatusUnprocessableEntity || !c.sent.injected || c.refusal != nil {
 		return false
 	}
 	plain := c.plan
-	plain.tokens, plain.logprobs = false, false
+	plain.way, plain.buffered, plain.bridge = engine.Way{Level: record.LevelText}, false, nil
 	sent, bad := prepare(c.req, plain)
 	if bad != nil {
 		return false
 	}
-	why := c.readError(resp)
-	c.s.Logger.Info("the engine refused a call with capture parameters, sending it without",
-		sessionField(c.live.ID()), callField(c.rec.Number), answerField(why))
+	c.log(zap.InfoLevel, "the engine refused a call with capture parameters, sending it without", answerField(why))
 	c.refusal = why
 	c.plan, c.sent = plain, sent
 	c.noteSent()
@@ -140,32 +162,34 @@ func (c *call) readError(resp *engine.Response) []byte {
 
 // refusedByEngine answers with the engine's refusal: its own bytes and status, except that its quarrels over our
 // credentials are no business of the harness, and that a full context window ends the conversation in good order.
-func (c *call) refusedByEngine(resp *engine.Response) *engine.Response {
-	body := c.readError(resp)
+func (c *call) refusedByEngine(resp *engine.Response, body []byte) {
 	excerpt := engine.Excerpt(body)
 	c.outcome, c.failure = record.UpstreamError, fmt.Sprintf("the engine answered %d: %s", resp.Status, excerpt)
 	switch {
 	case resp.Status == http.StatusUnauthorized || resp.Status == http.StatusForbidden:
 		c.error(http.StatusBadGateway, "", fmt.Sprintf("the engine refused the proxy's own credentials with %d: check --upstream-key and --auth-header", resp.Status))
-		return nil
+		return
 	case resp.Status < 400: // a redirect is not followed: it would carry the credentials elsewhere
 		c.error(http.StatusBadGateway, "", fmt.Sprintf("the engine answered %d, which is no model answer: check --upstream", resp.Status))
-		return nil
+		return
 	case engine.ContextOverflow(resp.Status, body):
 		c.outcome, c.failure = "", ""
 		c.rec.ContextOverflow, c.rec.Detail = true, excerpt
 		c.say(contextText)
-		return nil
+		return
 	case resp.Status == http.StatusBadRequest || resp.Status == http.StatusUnprocessableEntity:
 		c.outcome = record.Rejected
+	}
+	if c.out.started() {
+		c.lateError(resp.Status, engine.ErrorText(body), body)
+		return
 	}
 	engine.CopyHeader(c.out.w.Header(), resp.Header)
 	if c.req.Translated() {
 		c.error(resp.Status, "", engine.ErrorText(body))
-		return nil
+		return
 	}
 	c.answerWhole(resp.Status, body)
-	return nil
 }
 
 // unreachable answers a call that got no answer from the engine.

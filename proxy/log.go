@@ -13,6 +13,7 @@ import (
 // hash.
 
 func sessionField(id string) zap.Field  { return zap.String("session", hashKey(id)) }
+func requestField(id string) zap.Field  { return zap.String("request", id) }
 func callField(number int) zap.Field    { return zap.Int("call", number) }
 func errField(err error) zap.Field      { return zap.Error(err) }
 func answerField(body []byte) zap.Field { return zap.String("answer", engine.Excerpt(body)) }

@@ -29,14 +29,19 @@ func newOutput(w http.ResponseWriter, idle time.Duration) output {
 	return output{w: w, rc: http.NewResponseController(w), idle: idle}
 }
 
-// start sends the status line and the headers; those of an event stream leave at once.
+// start writes the status line and the headers, which leave with the next flush. sse says that events follow.
 func (o *output) start(status int, sse bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.header, o.events = true, sse
+	o.rollLocked()
 	o.w.WriteHeader(status)
-	if sse {
-		o.flushLocked()
+}
+
+// rollLocked drops a client that takes nothing for the idle limit.
+func (o *output) rollLocked() {
+	if err := rollWrite(o.rc, o.idle, &o.rolled); err != nil && o.err == nil {
+		o.err = err
 	}
 }
 
@@ -49,12 +54,7 @@ func (o *output) write(b []byte, whole bool) bool {
 		return false
 	}
 	o.events = whole
-	// A client that takes nothing for the idle limit is dropped. The deadline moves once a second only: setting it costs
-	// as much as a small write.
-	if now := time.Now(); now.Unix() != o.rolled {
-		o.rolled = now.Unix()
-		o.err = o.rc.SetWriteDeadline(now.Add(o.idle + time.Second))
-	}
+	o.rollLocked()
 	if _, err := o.w.Write(b); err != nil {
 		o.err = err
 	}
@@ -72,6 +72,28 @@ func (o *output) flushLocked() {
 	if err := o.rc.Flush(); err != nil && o.err == nil {
 		o.err = err
 	}
+}
+
+// comment shows life: between the events of a stream a comment, before a JSON array white space.
+func (o *output) comment(sse bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed || o.err != nil {
+		return
+	}
+	o.rollLocked()
+	if !o.header {
+		o.header, o.events = true, sse
+		o.w.WriteHeader(http.StatusOK)
+	}
+	life := keepalive
+	if !sse {
+		life = keepalive[2:]
+	}
+	if _, err := o.w.Write(life); err != nil {
+		o.err = err
+	}
+	o.flushLocked()
 }
 
 // failed says whether a write has failed.
@@ -117,6 +139,7 @@ func (o *output) probe() bool {
 	if !o.header || !o.events || o.err != nil {
 		return false
 	}
+	o.rollLocked()
 	if _, err := o.w.Write(keepalive); err != nil {
 		o.err = err
 	}

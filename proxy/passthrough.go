@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -60,25 +61,28 @@ func (s *Server) serveRelay(w http.ResponseWriter, r *http.Request, path, prefix
 	}
 	up := live.Engine()
 	if up == nil {
-		writeError(w, d, http.StatusServiceUnavailable, "", "no engine is known for this session")
+		s.deny(w, d, http.StatusServiceUnavailable, "", "no engine is known for this session")
 		return
 	}
 	body, bad := s.readBody(w, r)
 	if bad != nil {
-		writeError(w, d, bad.Status, bad.Param, bad.Text)
+		s.deny(w, d, bad.Status, bad.Param, bad.Text)
 		return
 	}
-	resp, err := up.Do(r.Context(), &engine.Request{Method: r.Method, Path: trimVersion(path), Query: withoutKey(r), Header: r.Header, RequestID: requestID(), Body: body})
+	resp, err := up.Do(r.Context(), &engine.Request{Method: r.Method, Path: trimVersion(path), Query: withoutKey(r), Header: r.Header, RequestID: w.Header().Get(requestIDHeader), Body: body})
 	if err != nil {
 		if !errors.Is(context.Cause(r.Context()), context.Canceled) {
-			writeError(w, d, http.StatusBadGateway, "", "the engine cannot be reached: "+err.Error())
+			s.deny(w, d, http.StatusBadGateway, "", "the engine cannot be reached: "+err.Error())
 		}
 		return
 	}
 	defer resp.Body.Close()
-	switch resp.Status {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		writeError(w, d, http.StatusBadGateway, "", "the engine refused the proxy's own credentials: check --upstream-key and --auth-header")
+	switch {
+	case resp.Status == http.StatusUnauthorized || resp.Status == http.StatusForbidden:
+		s.deny(w, d, http.StatusBadGateway, "", "the engine refused the proxy's own credentials: check --upstream-key and --auth-header")
+		return
+	case resp.Status >= 300 && resp.Status < 400: // not followed, and not for the harness to follow: it has no business there
+		s.deny(w, d, http.StatusBadGateway, "", fmt.Sprintf("the engine answered %d, which is no answer: check --upstream", resp.Status))
 		return
 	}
 	engine.CopyHeader(w.Header(), resp.Header)

@@ -17,12 +17,15 @@ type prepared struct {
 	body      []byte
 	model     string
 	edits     []record.Edit
-	sampling  json.RawMessage // what is submitted
+	sampling  *editor // of the sampling parameters, nil where there is no body; see submitted
 	maxTokens int
 	usage     bool // usage is asked for
 	injected  bool // capture parameters that the harness did not send are in the body
 	strip     engine.Strip
 }
+
+// usualEdits is about how many a call of a training session has: capture parameters and neutral sampling.
+const usualEdits = 12
 
 // editor collects the changes of one request.
 type editor struct {
@@ -38,7 +41,7 @@ func prepare(req *dialect.Request, p plan) (prepared, *dialect.Error) {
 		return prepared{}, &dialect.Error{Status: 400, Param: req.Constraints[0], Text: "this session pins its sampling, and " + req.Constraints[0] +
 			" makes the engine mask logits: the captured logprobs would not be the policy's. Leave it out, or create the session without `sampling`"}
 	}
-	e := &editor{req: req, edits: slices.Clone(req.Edits)}
+	e := &editor{req: req, edits: append(make([]record.Edit, 0, len(req.Edits)+usualEdits), req.Edits...), changes: make([]jsonscan.Change, 0, usualEdits)}
 	out := prepared{model: req.Model}
 	if p.model != "" && req.Model != "" && p.model != req.Model {
 		e.set(record.EditModel, "model", jsonscan.AppendQuote(nil, p.model), "the served model's name")
@@ -47,6 +50,7 @@ func prepare(req *dialect.Request, p plan) (prepared, *dialect.Error) {
 	}
 	if req.Wire() == record.OpenAIChat {
 		e.history(p)
+		e.system(p)
 		out.strip.ReasoningAs = p.reasoningDown
 	}
 	e.capture(p, &out)
@@ -55,12 +59,14 @@ func prepare(req *dialect.Request, p plan) (prepared, *dialect.Error) {
 	}
 	e.sampling(p.asked, "the session's eval_sampling")
 	e.limit(p, &out)
+	e.fix(p.fixes)
+	e.bridge(p.bridge)
 	out.body = req.Doc.Bytes
 	if len(e.changes) > 0 {
 		out.body = req.Doc.Edit(make([]byte, 0, len(req.Doc.Bytes)+256), e.changes)
 	}
 	out.edits = e.edits
-	out.sampling = e.submitted()
+	out.sampling = e
 	return out, nil
 }
 
@@ -92,10 +98,12 @@ func (e *editor) change(kind record.EditKind, param string, from, to []byte, why
 
 func orNull(raw []byte) json.RawMessage {
 	if raw == nil {
-		return json.RawMessage("null")
+		return null
 	}
 	return raw
 }
+
+var null = json.RawMessage("null")
 
 // current is a parameter's value after the changes so far, nil when it is absent.
 func (e *editor) current(param string) []byte {
@@ -136,36 +144,73 @@ func (e *editor) history(p plan) {
 // capture asks the engine for token data and usage, and says what of it the harness did not ask for.
 func (e *editor) capture(p plan, out *prepared) {
 	chat := e.req.Wire() == record.OpenAIChat
-	if p.tokens && !e.req.Asks.TokenIDs {
-		e.set(record.EditCapture, "return_token_ids", []byte("true"), "token ids for the record")
-		out.strip.TokenIDs, out.injected = true, true
+	for _, param := range p.way.Params {
+		e.ask(param, chat, out)
 	}
-	switch {
-	case !p.logprobs:
-	case chat:
-		if !e.req.Asks.Logprobs {
-			e.set(record.EditCapture, "logprobs", []byte("true"), "logprobs for the record")
-			out.strip.Logprobs, out.injected = true, true
-		}
-		// null or absent makes some versions give no rows at all (BC17); a number of the harness's own stays.
-		if raw := e.current("top_logprobs"); raw == nil || string(raw) == "null" {
-			e.set(record.EditCapture, "top_logprobs", strconv.AppendInt(nil, int64(p.topLogprobs), 10), "without it some engines return no logprobs")
-			out.injected = true
-		}
-	case !e.req.Asks.Logprobs:
-		e.set(record.EditCapture, "logprobs", strconv.AppendInt(nil, int64(p.topLogprobs), 10), "logprobs for the record")
-		out.strip.Logprobs, out.injected = true, true
-	}
-	if p.tokens && chat && string(e.req.Doc.Get("include_reasoning")) == "false" {
+	if p.way.Level == record.LevelTokens && chat && string(e.req.Doc.Get("include_reasoning")) == "false" {
 		e.set(record.EditCapture, "include_reasoning", []byte("true"), "false would switch token ids and logprobs off")
 		out.strip.Reasoning, out.injected = true, true
 	}
-	out.usage = !e.req.Stream || e.req.Asks.Usage
-	if e.req.Stream && !e.req.Asks.Usage && (p.logprobs || e.req.Translated()) {
+	out.usage = !e.req.Stream || e.req.Asks.Usage || p.buffered
+	if p.buffered {
+		e.whole(out)
+		return
+	}
+	captures := len(p.way.Params) > 0
+	if e.req.Stream && !e.req.Asks.Usage && (captures || e.req.Translated()) {
 		e.set(record.EditCapture, "stream_options", withUsage(e.req.Doc.Get("stream_options")), "usage for the record")
 		out.strip.Usage, out.usage = true, true
-		out.injected = out.injected || p.logprobs
+		out.injected = out.injected || captures
 	}
+}
+
+// ask sets one capture parameter, unless the harness asks for the same itself.
+func (e *editor) ask(param engine.Param, chat bool, out *prepared) {
+	switch param.Name {
+	case "logprobs":
+		if e.req.Asks.Logprobs {
+			return
+		}
+		value := param.Value
+		if !chat { // completions want a number there
+			value = "0"
+		}
+		e.set(record.EditCapture, param.Name, []byte(value), "logprobs for the record")
+		out.strip.Logprobs = true
+	case "top_logprobs":
+		// null or absent makes some versions give no rows at all (BC17); a number of the harness's own stays.
+		if raw := e.current(param.Name); raw != nil && string(raw) != "null" {
+			return
+		}
+		switch {
+		case chat:
+			e.set(record.EditCapture, param.Name, []byte(param.Value), "without it some engines return no logprobs")
+		case param.Value != "0" && !e.req.Asks.Logprobs:
+			e.set(record.EditCapture, "logprobs", []byte(param.Value), "logprobs for the record")
+		}
+	case "return_token_ids":
+		if e.req.Asks.TokenIDs {
+			return
+		}
+		e.set(record.EditCapture, param.Name, []byte(param.Value), "token ids for the record")
+		out.strip.TokenIDs = true
+	default:
+		if string(e.current(param.Name)) == param.Value {
+			return
+		}
+		e.put(param.Name, []byte(param.Value))
+		e.edits = append(e.edits, record.Edit{Kind: record.EditCapture, Param: param.Name, From: orNull(e.req.Doc.Get(param.Name)),
+			To: json.RawMessage(param.Value), Why: "token ids for the record"})
+		out.strip.TokenIDs = true
+	}
+	out.injected = true
+}
+
+// whole makes a whole call of a streamed one.
+func (e *editor) whole(out *prepared) {
+	e.set(record.EditCapture, "stream", []byte("false"), "this engine gives token ids with whole answers only; the harness gets the answer as a stream")
+	e.remove(record.EditCapture, "stream_options", "it goes with streams only")
+	out.injected = true
 }
 
 // withUsage sets include_usage in stream_options, keeping its other members.
@@ -179,8 +224,11 @@ func withUsage(options []byte) []byte {
 
 // neutralSampling are the truncations and penalties and the values at which they do nothing. Engines fill in what a
 // model's own configuration says, so they are sent even when the harness did not.
-var neutralSampling = []struct{ param, value string }{
-	{"top_p", "1"}, {"top_k", "-1"}, {"min_p", "0"}, {"presence_penalty", "0"}, {"frequency_penalty", "0"}, {"repetition_penalty", "1"},
+var neutralSampling = []struct {
+	param string
+	value []byte
+}{
+	{"top_p", []byte("1")}, {"top_k", []byte("-1")}, {"min_p", []byte("0")}, {"presence_penalty", []byte("0")}, {"frequency_penalty", []byte("0")}, {"repetition_penalty", []byte("1")},
 }
 
 // neutral makes the sampled distribution the policy's own (SPEC 3, training sessions).
@@ -190,8 +238,8 @@ func (e *editor) neutral(p plan) {
 		e.set(record.EditSampling, "temperature", []byte("1.0"), "an absent temperature would be the model's own default")
 	}
 	for _, s := range neutralSampling {
-		if raw := e.current(s.param); !sameNumber(raw, s.value) {
-			e.set(record.EditSampling, s.param, []byte(s.value), why)
+		if raw := e.current(s.param); !sameNumber(raw, string(s.value)) {
+			e.set(record.EditSampling, s.param, s.value, why)
 		}
 	}
 	e.sampling(p.pinned, "pinned by the session")
@@ -263,7 +311,7 @@ func (e *editor) limit(p plan, out *prepared) {
 		out.maxTokens = p.cap
 		return
 	}
-	for _, param := range []string{"max_tokens", "max_completion_tokens"} {
+	for _, param := range slices.Compact([]string{e.req.CapKey, "max_tokens", "max_completion_tokens"}) {
 		if n, err := strconv.ParseInt(string(e.current(param)), 10, 64); err == nil && n > int64(p.cap) {
 			e.set(record.EditBudget, param, capped, why)
 		}
@@ -271,23 +319,49 @@ func (e *editor) limit(p plan, out *prepared) {
 	out.maxTokens = min(out.maxTokens, p.cap)
 }
 
-// submitted is the sampling after all edits.
+// submitted is the sampling after all edits. The engine need not wait for it.
+func (p *prepared) submitted() json.RawMessage {
+	if p.sampling == nil {
+		return nil
+	}
+	return p.sampling.submitted()
+}
+
 func (e *editor) submitted() json.RawMessage {
+	doc, err := jsonscan.ParseDoc(e.req.Sampling)
+	if err != nil {
+		return e.req.Sampling
+	}
 	var changes []jsonscan.Change
 	for _, edit := range e.edits {
-		if edit.Kind != record.EditSampling && edit.Kind != record.EditBudget {
-			continue
-		}
-		if to := e.current(edit.Param); to != nil {
-			changes = append(changes, jsonscan.Change{Key: edit.Param, To: to})
+		switch edit.Kind {
+		case record.EditSampling, record.EditBudget:
+			changes = append(changes, jsonscan.Change{Key: edit.Param, To: e.current(edit.Param)})
+		case record.EditNegotiated:
+			if doc.Get(edit.Param) == nil && !slices.ContainsFunc(changes, func(c jsonscan.Change) bool { return c.Key == edit.Param }) {
+				continue // no sampling parameter
+			}
+			changes = append(changes, jsonscan.Change{Key: edit.Param, To: e.current(edit.Param)})
+			if name := jsonscan.New(edit.To); name.Peek() == '"' {
+				if renamed, _ := name.String(); e.current(renamed) != nil {
+					changes = append(changes, jsonscan.Change{Key: renamed, To: e.current(renamed)})
+				}
+			}
 		}
 	}
 	if len(changes) == 0 {
 		return e.req.Sampling
 	}
-	doc, err := jsonscan.ParseDoc(e.req.Sampling)
-	if err != nil {
-		return e.req.Sampling
+	return doc.Edit(nil, lastOfEach(changes))
+}
+
+// lastOfEach keeps the last change of each parameter.
+func lastOfEach(changes []jsonscan.Change) []jsonscan.Change {
+	out := changes[:0:0]
+	for i, c := range changes {
+		if !slices.ContainsFunc(changes[i+1:], func(later jsonscan.Change) bool { return later.Key == c.Key }) {
+			out = append(out, c)
+		}
 	}
-	return doc.Edit(nil, changes)
+	return out
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
+	"go.uber.org/zap"
 
 	"captureproxy/internal/record"
 	"captureproxy/proxy/engine"
@@ -21,9 +22,7 @@ import (
 // relay passes the engine's answer on to the harness and reads it on the way. What the answer is, its bytes decide, not its
 // label.
 func (c *call) relay(resp *engine.Response) {
-	if c.refusal != nil { // the plain call went through: our parameters were the trouble
-		c.up.Refuse(engine.Shape{Stream: c.req.Stream, Tools: len(c.req.Tools) > 0})
-	}
+	c.learn()
 	engine.CopyHeader(c.out.w.Header(), resp.Header)
 	labelled := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
 	encoding := resp.Header.Get("Content-Encoding")
@@ -34,35 +33,40 @@ func (c *call) relay(resp *engine.Response) {
 		}
 	}
 	if labelled && encoding == "" && c.req.Stream {
-		c.start(http.StatusOK, !c.route.array) // the harness sees the headers when the engine sends them
+		c.start(http.StatusOK, !c.route.array)
+		if !resp.Body.Ready() { // the harness sees the headers when the engine sends them, with the first event if it is there
+			c.out.flush()
+		}
 	}
-	body, err := decoded(resp.Body, encoding)
+	plain, err := decoded(resp.Body, encoding)
 	if err != nil {
 		c.fail("the engine's answer is " + err.Error())
 		c.giveUp()
 		return
 	}
-	head, err := sniff(body)
-	if sse := engine.LooksLikeSSE(head); sse || labelled && len(head) == 0 {
-		if !labelled {
+	head, err := sniff(plain, resp.Length)
+	if c.array(head) || engine.LooksLikeSSE(head) || labelled && len(head) == 0 {
+		if !labelled && !c.array(head) {
 			c.conflict("an event stream labelled %q", resp.Header.Get("Content-Type"))
 		}
 		if c.way == nil || c.req.Stream {
 			c.start(http.StatusOK, !c.route.array)
 		}
-		c.relayStream(resp, head, body)
+		c.relayStream(resp, c.events(head, plain))
 		return
 	}
 	if labelled {
 		c.conflict("an answer labelled as an event stream that is none")
 	}
-	c.relayWhole(head, body, err)
+	c.relayWhole(head, plain, err)
 }
 
 // start sends the status line, unless it is out.
 func (c *call) start(status int, sse bool) {
 	if !c.out.started() {
-		c.rec.Status = status
+		if !c.settled {
+			c.rec.Status = status
+		}
 		c.out.start(status, sse)
 	}
 }
@@ -98,9 +102,10 @@ func decoded(body io.Reader, encoding string) (io.Reader, error) {
 	return nil, fmt.Errorf("compressed with %q, which nobody asked for", encoding)
 }
 
-// sniff reads until there is something to judge an answer by.
-func sniff(r io.Reader) ([]byte, error) {
-	buf := make([]byte, 0, 16<<10)
+// sniff reads until there is something to judge an answer by. The memory has room for the whole answer where its length is
+// known, within reason, so that it is read once and lies in one place.
+func sniff(r io.Reader, length int64) ([]byte, error) {
+	buf := make([]byte, 0, roomFor(length))
 	for {
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
@@ -110,27 +115,51 @@ func sniff(r io.Reader) ([]byte, error) {
 	}
 }
 
-// relayStream passes an event stream on, event by event. Only its terminal event waits until the turn is durable.
-func (c *call) relayStream(resp *engine.Response, head []byte, body io.Reader) {
-	events := engine.NewEventReader(body, head)
+// roomFor is the size of the first buffer of an answer; length is negative where nobody said how long it gets.
+func roomFor(length int64) int64 {
+	const enough, most = 8 << 10, 1 << 20
+	if length < 0 {
+		return enough
+	}
+	return min(length+1, most) // one more, so that its end is seen without growing
+}
+
+// relayStream passes an event stream on, event by event: the first leaves at once, of the others those leave together that
+// came together. Only the terminal event waits until the turn is durable.
+func (c *call) relayStream(resp *engine.Response, events events) {
 	var scratch, terminal []byte
+	held := false
+	first, pending := true, c.out.started()
+	if pending && !events.Buffered() {
+		c.out.flush()
+	}
 	for {
 		ev, err := events.Next()
 		if err != nil {
 			c.streamEnded(err)
 			break
 		}
-		scratch = c.carry(&ev, scratch[:0])
+		if c.native != nil {
+			held = c.hear(&ev) || held
+			scratch = append(scratch[:0], ev.Raw...)
+		} else {
+			scratch = c.carry(&ev, scratch[:0])
+		}
+		if held && !c.answer.Done { // Google's streams just end: what follows the last part goes out with it
+			terminal = append(terminal, ev.Raw...)
+			continue
+		}
 		if c.answer.Done {
 			terminal = append(terminal, ev.Raw...)
 			break
 		}
-		if len(scratch) == 0 {
-			continue
+		if len(scratch) > 0 {
+			c.out.write(scratch, !ev.Piece)
+			pending = true
 		}
-		c.out.write(scratch, !ev.Piece)
-		if !events.Buffered() {
+		if pending && (!events.Buffered() || first && len(scratch) > 0) {
 			c.out.flush()
+			first, pending = first && len(scratch) == 0, false
 		}
 		if c.out.failed() {
 			c.gone.Store(true)
@@ -140,6 +169,7 @@ func (c *call) relayStream(resp *engine.Response, head []byte, body io.Reader) {
 	if c.out.started() {
 		c.out.flush()
 	}
+	c.at.heard = c.s.now()
 	if !c.answer.Done {
 		resp.Body.Close() // at once: an engine that is still generating stops when its connection closes
 	}
@@ -216,13 +246,15 @@ func (c *call) answerCollected(ended bool) {
 	c.answerWhole(http.StatusOK, c.collected())
 }
 
+const silent = "the engine sent nothing within the idle limit (--idle-timeout)"
+
 // streamEnded judges the end of a stream that sent no [DONE].
 func (c *call) streamEnded(err error) {
 	switch {
 	case c.ctx.Err() != nil: // we ended it: conclude says why
 	case errors.Is(err, io.EOF):
 	case engine.IsTimeout(err):
-		c.fail("the engine sent nothing within the idle limit (--idle-timeout)")
+		c.fail(silent)
 	default:
 		c.fail("the engine's stream broke off: " + err.Error())
 	}
@@ -278,7 +310,7 @@ func (c *call) recover(edited *[]byte) {
 	if fault := recover(); fault != nil {
 		*edited = nil
 		c.answer.Garbled++
-		c.s.Logger.Error("reading an answer failed, which is a bug: the harness got it as it came", faultField(fault), stackField(debug.Stack()))
+		c.log(zap.ErrorLevel, "reading an answer failed, which is a bug: the harness got it as it came", faultField(fault), stackField(debug.Stack()))
 	}
 }
 
@@ -286,21 +318,26 @@ func (c *call) recover(edited *[]byte) {
 func (c *call) relayWhole(head []byte, body io.Reader, err error) {
 	answer := head
 	if err == nil {
-		answer, err = engine.ReadAll(io.MultiReader(bytes.NewReader(head), body), len(head))
+		answer, err = engine.ReadOn(head, body)
 	}
+	c.at.heard = c.s.now()
 	if err != nil && !errors.Is(err, io.EOF) {
-		if c.ctx.Err() == nil {
+		switch {
+		case c.ctx.Err() != nil: // we ended it: conclude says why
+		case engine.IsTimeout(err):
+			c.fail(silent)
+		default:
 			c.fail("the engine's answer broke off: " + err.Error())
 		}
 		c.giveUp()
 		return
 	}
-	edited, ok := c.whole(answer)
+	edited, ok := c.read(answer)
 	if !ok && c.answer.Error == nil {
 		c.fail("no model answer: " + engine.Excerpt(answer))
 	}
 	c.judge()
-	if c.gone.Load() || c.ctx.Err() != nil {
+	if c.gone.Load() || c.ctx.Err() != nil || !ok && c.out.started() { // in an event stream it would be a silent, empty answer
 		c.giveUp()
 		return
 	}
@@ -310,6 +347,10 @@ func (c *call) relayWhole(head []byte, body io.Reader, err error) {
 	}
 	if edited == nil {
 		edited = answer
+	}
+	if c.plan.buffered {
+		c.replay(edited)
+		return
 	}
 	c.answerWhole(http.StatusOK, edited)
 }
@@ -329,14 +370,19 @@ func (c *call) translateWhole() {
 	if ended {
 		c.out.write(c.way.stream.Advance(nil, c.soFar()), true)
 	}
+	c.out.flush()
 	terminal := c.carryEnd(ended)
 	c.commit()
 	c.aborted = !ended
 	c.out.write(terminal, true)
 }
 
-func (c *call) whole(body []byte) (edited []byte, ok bool) {
+// read reads an answer that came in one piece.
+func (c *call) read(body []byte) (edited []byte, ok bool) {
 	defer c.recover(&edited)
+	if c.native != nil {
+		return nil, c.hearWhole(body)
+	}
 	edited, ok = c.answer.Whole(body, &c.sent.strip)
 	now := c.s.now()
 	c.rec.Timing.FirstToken, c.rec.Timing.LastToken = now, now

@@ -25,8 +25,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Google's client starts a worker of its telemetry library when it is imported.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+	goleak.VerifyTestMain(m)
 }
 
 // rig is a proxy in front of an engine, with a store of its own.

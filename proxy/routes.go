@@ -62,6 +62,9 @@ func (s *Server) route(r *http.Request, path string) route {
 		return rt.only(r, http.MethodGet, http.MethodHead)
 	case s.relay[p]:
 		rt.kind = routeRelay
+		if !slices.Contains(relayedMethods, r.Method) {
+			rt.kind = routeMethod
+		}
 		return rt
 	case path == "/" || path == "":
 		rt.kind = routeRoot
@@ -75,6 +78,9 @@ func (s *Server) route(r *http.Request, path string) route {
 	}
 	return rt
 }
+
+// relayedMethods are those of an API. TRACE would have an engine say what it was sent, its key among it.
+var relayedMethods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
 // only makes a route of other methods than these one that is not ours.
 func (rt route) only(r *http.Request, methods ...string) route {
@@ -188,19 +194,27 @@ func (s *Server) find(ctx context.Context, keys []string) (live *session.Live, c
 func (s *Server) refuse(w http.ResponseWriter, d record.Dialect, keys []string, err error) {
 	switch {
 	case errors.Is(err, session.ErrEnded):
-		writeError(w, d, http.StatusConflict, "", "this session has ended: create a new one with POST /sessions and use its id as the API key")
+		s.deny(w, d, http.StatusConflict, "", "this session has ended: create a new one with POST /sessions and use its id as the API key")
 	case errors.Is(err, session.ErrDraining):
 		w.Header().Set("Retry-After", "5")
-		writeError(w, d, http.StatusServiceUnavailable, "", "the proxy is shutting down: try again in a moment")
+		s.deny(w, d, http.StatusServiceUnavailable, "", "the proxy is shutting down: try again in a moment")
 	case errors.Is(err, session.ErrUnknown) && len(keys) == 0:
-		writeError(w, d, http.StatusUnauthorized, "", "no API key: the key is the capture session's id, create one with POST /sessions or `capture-proxy session create`")
+		s.deny(w, d, http.StatusUnauthorized, "", "no API key: the key is the capture session's id, create one with POST /sessions or `capture-proxy session create`")
 	case errors.Is(err, session.ErrUnknown):
-		writeError(w, d, http.StatusUnauthorized, "", "this API key is no capture session: create one with POST /sessions or `capture-proxy session create` and use its id as the key")
+		s.deny(w, d, http.StatusUnauthorized, "", "this API key is no capture session: create one with POST /sessions or `capture-proxy session create` and use its id as the key")
 	default:
-		s.Logger.Error("looking for a session failed", errField(err))
+		s.Logger.Error("looking for a session failed", requestField(w.Header().Get(requestIDHeader)), errField(err))
 		w.Header().Set("Retry-After", "1")
-		writeError(w, d, http.StatusServiceUnavailable, "", "the session store does not answer at the moment")
+		s.deny(w, d, http.StatusServiceUnavailable, "", "the session store does not answer at the moment")
 	}
+}
+
+// deny answers a request that becomes no call, in its dialect.
+func (s *Server) deny(w http.ResponseWriter, d record.Dialect, status int, param, text string) {
+	for _, o := range s.Observers {
+		o.Refused(d, status)
+	}
+	writeError(w, d, status, param, text)
 }
 
 func writeError(w http.ResponseWriter, d record.Dialect, status int, param, text string) {

@@ -19,13 +19,14 @@ import (
 	"captureproxy/internal/record"
 	"captureproxy/proxy/engine"
 	"captureproxy/proxy/session"
+	"captureproxy/store"
 )
 
 // Log records calls and gives them back; see store.Store.
 type Log interface {
 	Append(c *record.Call) <-chan error
 	Calls(ctx context.Context, sessionID string) ([]*record.Call, error)
-	Body(ctx context.Context, sessionID string, number int) ([]byte, error)
+	Past(ctx context.Context, sessionID string) (*store.Past, error)
 }
 
 // Config is what a server needs.
@@ -37,7 +38,9 @@ type Config struct {
 	// Default is the engine of callers without a session of their own (GET /v1/models), nil for none.
 	Default *engine.Upstream
 	Logger  *zap.Logger
-	Now     func() time.Time
+	// Observers are told of every call.
+	Observers []Observer
+	Now       func() time.Time
 	// Unregistered makes a session for a key that names none, nil to refuse such keys.
 	Unregistered func(ctx context.Context, key string) (*session.Live, error)
 	// MaxBody is the largest request body in bytes, MaxOutputTokens the server's output cap (0 for none).
@@ -45,10 +48,14 @@ type Config struct {
 	MaxOutputTokens int
 	// ReasoningField is the name under which harnesses get and send reasoning, "" for the engine's own.
 	ReasoningField string
+	// Continuity is what sessions get that do not say: auto (or ""), on or off.
+	Continuity string
 	// Relay lists further paths that are passed on and never recorded.
 	Relay []string
 	// Patience is how long an answer's end waits for the disk.
 	Patience time.Duration
+	// KeepAlive is how often a harness is shown life whose stream waits for a whole answer.
+	KeepAlive time.Duration
 	// Idle is the longest a client may stop reading.
 	Idle time.Duration
 }
@@ -68,6 +75,9 @@ func New(c Config) *Server {
 	}
 	if c.Patience <= 0 {
 		c.Patience = 2 * time.Second
+	}
+	if c.KeepAlive <= 0 {
+		c.KeepAlive = 10 * time.Second
 	}
 	if c.Idle <= 0 {
 		c.Idle = 10 * time.Minute
@@ -90,10 +100,19 @@ func New(c Config) *Server {
 func (s *Server) Late() int64 { return s.late.Load() }
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set(requestIDHeader, requestID())
 	path, prefix := splitPrefix(r.URL.Path)
-	switch rt := s.route(r, path); rt.kind {
-	case routeModel:
+	rt := s.route(r, path)
+	if rt.kind == routeModel {
 		s.serveCall(w, r, rt, prefix)
+		return
+	}
+	s.serveOther(s.patient(w), r, rt, path, prefix)
+}
+
+// serveOther serves what is no model call.
+func (s *Server) serveOther(w http.ResponseWriter, r *http.Request, rt route, path, prefix string) {
+	switch rt.kind {
 	case routeCount:
 		s.serveCount(w, r, rt, prefix)
 	case routeModels:
@@ -104,13 +123,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
 	case routeMethod:
 		w.Header().Set("Allow", http.MethodPost)
-		writeError(w, rt.dialect, http.StatusMethodNotAllowed, "", r.Method+" is not served here: use POST")
+		s.deny(w, rt.dialect, http.StatusMethodNotAllowed, "", r.Method+" is not served here: use POST")
 	case routeUpgrade:
 		w.Header().Set("Connection", "close")
-		writeError(w, rt.dialect, http.StatusUpgradeRequired, "", "there is no WebSocket here: POST /v1/responses with stream: true")
+		s.deny(w, rt.dialect, http.StatusUpgradeRequired, "", "there is no WebSocket here: POST /v1/responses with stream: true")
 	default:
 		if prefix != "" || s.Control == nil || rt.dialect == record.Google {
-			writeError(w, rt.dialect, http.StatusNotFound, "", "no such path: the proxy serves model calls only, the engine's other routes are not for harnesses")
+			s.deny(w, rt.dialect, http.StatusNotFound, "", "no such path: the proxy serves model calls only, the engine's other routes are not for harnesses")
 			return
 		}
 		s.Control.ServeHTTP(w, r)

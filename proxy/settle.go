@@ -28,6 +28,7 @@ func (c *call) commitMeanwhile(meanwhile func()) {
 	}
 	c.settled = true
 	c.assemble()
+	c.at.asked = time.Now()
 	done := c.s.Log.Append(&c.rec)
 	if meanwhile != nil {
 		meanwhile()
@@ -36,6 +37,7 @@ func (c *call) commitMeanwhile(meanwhile func()) {
 	defer patience.Stop()
 	select {
 	case err := <-done:
+		c.at.freed = c.s.now()
 		if err == nil {
 			c.recorded(nil)
 			return
@@ -43,7 +45,8 @@ func (c *call) commitMeanwhile(meanwhile func()) {
 		go c.recorded(err) // marking the session asks the same disk: the harness need not wait for it
 	case <-patience.C:
 		c.s.late.Add(1)
-		c.s.Logger.Warn("the store is slow: an answer goes out before its turn is durable", sessionField(c.live.ID()), callField(c.rec.Number))
+		c.at.freed, c.at.late = c.s.now(), true
+		c.log(zap.WarnLevel, "the store is slow: an answer goes out before its turn is durable")
 		go func() {
 			c.recorded(<-done)
 			c.s.late.Add(-1)
@@ -54,11 +57,14 @@ func (c *call) commitMeanwhile(meanwhile func()) {
 // recorded ends the call's stay in its session, and marks the session when the call could not be written.
 func (c *call) recorded(err error) {
 	defer c.ticket.End(&c.rec)
+	c.remember()
+	c.observe(err)
 	if err == nil {
-		c.s.Logger.Debug("call recorded", sessionField(c.live.ID()), callField(c.rec.Number), outcomeField(c.rec.Outcome), zap.Int("status", c.rec.Status))
+		c.log(zap.DebugLevel, "call recorded", outcomeField(c.rec.Outcome), zap.Int("status", c.rec.Status))
 		return
 	}
-	c.s.Logger.Error("a call could not be recorded", sessionField(c.live.ID()), callField(c.rec.Number), errField(err))
+	c.ticket.Lost()
+	c.log(zap.ErrorLevel, "a call could not be recorded", errField(err))
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	_, err = c.live.Update(ctx, func(s *record.Session) {
@@ -67,13 +73,14 @@ func (c *call) recorded(err error) {
 		}
 	})
 	if err != nil { // the record in memory has it, so the document says so as long as this process lives
-		c.s.Logger.Error("the session could not be marked on disk", sessionField(c.live.ID()), errField(err))
+		c.log(zap.ErrorLevel, "the session could not be marked on disk", errField(err))
 	}
 }
 
 // assemble completes the record from what was read.
 func (c *call) assemble() {
 	r := &c.rec
+	c.note()
 	r.Timing.Recorded = c.s.now()
 	r.Policy.End = c.s.Sessions.Policy()
 	r.Forwarded = c.ticket.Forwarded()
@@ -82,7 +89,9 @@ func (c *call) assemble() {
 	if r.Body == nil {
 		r.Body = c.body // refused before it was decoded
 	}
+	c.takeDerived()
 	r.Choices = c.choices()
+	c.checkBridge()
 	c.conclude()
 }
 
@@ -91,7 +100,7 @@ func (c *call) choices() []record.Choice {
 	var out []record.Choice
 	for _, a := range c.answer.Choices {
 		out = append(out, record.Choice{
-			Index: a.Index, FinishReason: finishReason(a.Finish), FinishReasonRaw: a.Finish, StopReason: a.StopReason,
+			Index: a.Index, FinishReason: finishReason(a.Finish, a.HasCalls()), FinishReasonRaw: a.Finish, StopReason: a.StopReason,
 			PromptIDs: c.answer.Prompt(a), SampledIDs: a.SampledIDs, Logprobs: a.Logprobs, HasIDs: a.HasIDs, HasLogprobs: a.HasLogprobs,
 			Message: a.Message(), Remarks: a.Remarks(),
 		})
@@ -105,14 +114,21 @@ func (c *call) choices() []record.Choice {
 
 // finishReason says an engine's finish reason in OpenAI's words. One that OpenAI has no word for stays as it is: it is not
 // coerced to stop (BC15).
-func finishReason(raw string) string {
+func finishReason(raw string, calls bool) string {
 	switch raw {
-	case "function_call":
+	case "function_call", "tool_use":
 		return "tool_calls"
 	case "eos", "eos_token", "stop_sequence", "end_turn":
 		return "stop"
-	case "max_tokens":
+	case "STOP", "completed": // Google and Responses end so with calls too
+		if calls {
+			return "tool_calls"
+		}
+		return "stop"
+	case "max_tokens", "model_context_window_exceeded", "MAX_TOKENS", "max_output_tokens":
 		return "length"
+	case "refusal", "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY":
+		return "content_filter"
 	}
 	return raw
 }

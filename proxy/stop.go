@@ -36,18 +36,27 @@ func (c *call) say(text string) {
 
 // wholeText and streamText write a message of the proxy's own in the harness's dialect.
 func (c *call) wholeText(text string) []byte {
-	if c.way != nil {
-		return c.wholeOf(&dialect.Said{Text: []byte(text), Finish: "stop"})
+	if way := c.speaker(); way != nil {
+		return c.wholeOf(way, &dialect.Said{Text: []byte(text), Finish: "stop"})
 	}
 	return dialect.Say(c.req, c.rec.RequestID, text, c.s.now().Unix())
 }
 
 func (c *call) streamText(text string) []byte {
-	if c.way == nil {
+	way := c.speaker()
+	if way == nil {
 		return dialect.SayStream(c.req, c.rec.RequestID, text, c.s.now().Unix())
 	}
 	said := &dialect.Said{Text: []byte(text), Finish: "stop"}
-	opened := c.way.stream.Advance(nil, said)
-	rest, terminal := c.way.stream.End(opened, said)
+	opened := way.stream.Advance(nil, said)
+	rest, terminal := way.stream.End(opened, said)
 	return append(rest, terminal...)
+}
+
+// speaker is the way into the harness's dialect, also where the engine speaks it itself; nil for chat and completions.
+func (c *call) speaker() *translation {
+	if c.way == nil && c.native != nil {
+		return c.newTranslation()
+	}
+	return c.way
 }

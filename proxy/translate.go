@@ -21,29 +21,35 @@ func (c *call) translate() {
 	if !c.req.Translated() {
 		return
 	}
-	c.way = &translation{answer: dialect.Answer{ID: c.rec.RequestID, Created: c.rec.Timing.Received.Unix()}}
+	c.way = c.newTranslation()
+}
+
+// newTranslation is a way into the harness's dialect, where that is not one of OpenAI's two older ones.
+func (c *call) newTranslation() *translation {
+	way := &translation{answer: dialect.Answer{ID: c.rec.RequestID, Created: c.rec.Timing.Received.Unix()}}
 	if !c.req.Stream {
-		return
+		return way
 	}
 	switch c.rec.Dialect {
 	case record.AnthropicMessages:
-		c.way.stream = dialect.NewAnthropicStream(c.req, c.way.answer)
+		way.stream = dialect.NewAnthropicStream(c.req, way.answer)
 	case record.OpenAIResponses:
-		c.way.stream = dialect.NewResponsesStream(c.req, c.way.answer)
+		way.stream = dialect.NewResponsesStream(c.req, way.answer)
 	case record.Google:
-		c.way.stream = dialect.NewGoogleStream(c.req, c.way.answer, !c.route.array)
+		way.stream = dialect.NewGoogleStream(c.req, way.answer, !c.route.array)
 	}
+	return way
 }
 
 // wholeOf writes what was said as one answer of the dialect. Only Google's has room for further choices.
-func (c *call) wholeOf(s *dialect.Said, more ...*dialect.Said) []byte {
+func (c *call) wholeOf(way *translation, s *dialect.Said, more ...*dialect.Said) []byte {
 	switch c.rec.Dialect {
 	case record.AnthropicMessages:
-		return dialect.AnthropicWhole(c.req, c.way.answer, s)
+		return dialect.AnthropicWhole(c.req, way.answer, s)
 	case record.OpenAIResponses:
-		return dialect.ResponsesWhole(c.req, c.way.answer, s)
+		return dialect.ResponsesWhole(c.req, way.answer, s)
 	}
-	return dialect.GoogleWhole(c.req, c.way.answer, s, more...)
+	return dialect.GoogleWhole(c.req, way.answer, s, more...)
 }
 
 // collected is the whole answer in the harness's dialect.
@@ -54,7 +60,7 @@ func (c *call) collected() []byte {
 		c.update(said, c.answer.Choices[i])
 		more = append(more, said)
 	}
-	return c.wholeOf(c.soFar(), more...)
+	return c.wholeOf(c.way, c.soFar(), more...)
 }
 
 // soFar brings what was said up to date with what was read.
@@ -82,7 +88,7 @@ func (c *call) update(s *dialect.Said, choice *engine.Choice) {
 		s.Calls[n].Arguments = arguments
 		n++
 	})
-	s.Finish = finishReason(choice.Finish)
+	s.Finish = finishReason(choice.Finish, n > 0)
 	if stop := jsonscan.New(choice.StopReason); stop.Peek() == '"' {
 		s.Stop, _ = stop.String()
 	}

@@ -18,7 +18,8 @@ const maxLost = 1 << 18
 type library struct {
 	blocks []block
 	nodes  []node
-	pieces [][]byte // aliases payloads; nil: lost with its frame
+	pieces [][]byte                  // aliases payloads; nil: lost with its frame
+	owned  map[*byte]json.RawMessage // items by their place in a payload, in memory of their own
 }
 
 // block is blockSize ids of a prompt and where they follow.
@@ -34,7 +35,8 @@ type node struct {
 	item   []byte // aliases a payload; nil: lost with its frame
 	parent int
 	depth  int
-	within []json.RawMessage
+	within []json.RawMessage // a list in memory that has this path at its beginning
+	turned []json.RawMessage // one that has it behind its first element
 }
 
 // decoder reads a session's calls in the order of their seq. The call frames of a session make sense only together:
@@ -53,6 +55,7 @@ type storedCall struct {
 
 type storedList struct {
 	isNil bool
+	turn  int // how many of the list's first items stand last in the path
 	last  int
 }
 
@@ -67,6 +70,10 @@ func (d *decoder) decode(payload []byte) (*storedCall, error) {
 	number := r.number()
 	id := r.uvarint()
 	firstBlock, firstNode, firstPiece := r.number(), r.number(), r.number()
+	turn := id >= turned
+	if turn {
+		id -= turned
+	}
 	if r.err != nil || id > 1<<32-1 {
 		return nil, errPayload
 	}
@@ -85,6 +92,9 @@ func (d *decoder) decode(payload []byte) (*storedCall, error) {
 	if r.err == nil {
 		s.call.Number = number
 		s.body, s.messages, s.tools = r.list(lib), r.list(lib), r.list(lib)
+		if turn {
+			s.body.turn, s.messages.turn = turnBody, turnMessages
+		}
 		s.prompts = make([]storedPrompt, len(s.call.Choices))
 		for i := range s.call.Choices {
 			s.prompts[i] = r.prompt(lib, i > 0)
@@ -298,6 +308,9 @@ func (l *library) raws(s storedList) []json.RawMessage {
 	if s.last == none {
 		return []json.RawMessage{}
 	}
+	if s.turn == turnMessages {
+		return l.turnedRaws(s.last)
+	}
 	n := l.nodes[s.last].depth
 	if w := l.nodes[s.last].within; w != nil {
 		return w[:n:n]
@@ -308,10 +321,49 @@ func (l *library) raws(s storedList) []json.RawMessage {
 			copy(raws, w[:l.nodes[at].depth])
 			break
 		}
-		raws[l.nodes[at].depth-1] = bytes.Clone(l.nodes[at].item)
+		raws[l.nodes[at].depth-1] = l.own(l.nodes[at].item)
 		l.nodes[at].within = raws
 	}
 	return raws
+}
+
+// turnedRaws is raws for a list whose first element stands last in its path. Lists that differ in their first element
+// only share the memory of the others.
+func (l *library) turnedRaws(last int) []json.RawMessage {
+	n, first, rest := l.nodes[last].depth, l.nodes[last].item, l.nodes[last].parent
+	if rest != none {
+		if w := l.nodes[rest].turned; w != nil && bytes.Equal(w[0], first) {
+			return w[:n:n]
+		}
+	}
+	raws := make([]json.RawMessage, n)
+	raws[0] = l.own(first)
+	for at := rest; at != none; at = l.nodes[at].parent {
+		if w := l.nodes[at].turned; w != nil {
+			copy(raws[1:], w[1:l.nodes[at].depth+1])
+			break
+		}
+		raws[l.nodes[at].depth] = l.own(l.nodes[at].item)
+		l.nodes[at].turned = raws
+	}
+	return raws
+}
+
+// own returns an item in memory of its own, which is the same wherever the item stands.
+func (l *library) own(item []byte) json.RawMessage {
+	if len(item) == 0 {
+		return json.RawMessage{}
+	}
+	at := &item[0]
+	if own, ok := l.owned[at]; ok && len(own) == len(item) {
+		return own
+	}
+	if l.owned == nil {
+		l.owned = map[*byte]json.RawMessage{}
+	}
+	own := json.RawMessage(slices.Clip(bytes.Clone(item)))
+	l.owned[at] = own
+	return own
 }
 
 // join returns the items of a list in one piece.
@@ -321,5 +373,9 @@ func (l *library) join(s storedList) []byte {
 		items = append(items, l.nodes[at].item)
 	}
 	slices.Reverse(items)
+	if n := len(items); n > 0 {
+		first := n - s.turn%n
+		items = slices.Concat(items[first:], items[:first])
+	}
 	return bytes.Join(items, nil)
 }

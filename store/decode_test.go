@@ -6,10 +6,13 @@ import (
 	"testing"
 )
 
-// fixtureFrames returns the call payloads of the stored log.
-func fixtureFrames(t testing.TB) (payloads [][]byte) {
+// formats are the stored logs, one per format.
+var formats = []string{"format1.log", "format2.log"}
+
+// fixtureFrames returns the call payloads of a stored log.
+func fixtureFrames(t testing.TB, name string) (payloads [][]byte) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", "format1.log"))
+	data, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,9 +33,11 @@ func fixtureFrames(t testing.TB) (payloads [][]byte) {
 
 // FuzzDecode decodes two arbitrary payloads as the calls of one session: an error or two calls, never a panic.
 func FuzzDecode(f *testing.F) {
-	payloads := fixtureFrames(f)
-	f.Add(payloads[0], payloads[1])
-	f.Add(payloads[1], payloads[0])
+	for _, name := range formats {
+		payloads := fixtureFrames(f, name)
+		f.Add(payloads[0], payloads[1])
+		f.Add(payloads[1], payloads[0])
+	}
 	f.Add([]byte{1, 0, 0, 0, 0}, []byte{})
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		var d decoder
@@ -56,11 +61,13 @@ func FuzzDecode(f *testing.F) {
 
 // TestDecodeCut cuts a call short at every byte: an error each time.
 func TestDecodeCut(t *testing.T) {
-	payload := fixtureFrames(t)[0]
-	for n := range payload {
-		var d decoder
-		if _, err := d.decode(payload[:n:n]); err == nil {
-			t.Fatalf("%d of %d bytes decode", n, len(payload))
+	for _, name := range formats {
+		payload := fixtureFrames(t, name)[0]
+		for n := range payload {
+			var d decoder
+			if _, err := d.decode(payload[:n:n]); err == nil {
+				t.Fatalf("%s: %d of %d bytes decode", name, n, len(payload))
+			}
 		}
 	}
 }

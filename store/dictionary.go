@@ -2,6 +2,16 @@ package store
 
 import "encoding/binary"
 
+// What changes from call to call stands at the beginning: parameters before the messages, a system prompt with the time in
+// it. It would make every node of a path behind it a new one, so it stands last there.
+const (
+	turnBody     = 3 // what stands before the messages, the first of them, and the comma behind it
+	turnMessages = 1
+	// turned is added to the dictionary's number in payloads in which lists are turned so. Programs that know format 1 only do
+	// not take such a number.
+	turned = 1 << 32
+)
+
 // dictionary holds what a session's log contains already, by content: numbers of blocks, nodes and pieces, each counted
 // from 0 in the order in which they were written. It belongs to the writer goroutine.
 type dictionary struct {
@@ -16,7 +26,7 @@ func newDictionary(id uint32) *dictionary {
 // appendCall writes a call frame's payload and learns what it brings.
 func (d *dictionary) appendCall(b []byte, p *pendingCall) []byte {
 	b = binary.AppendUvarint(b, uint64(p.number))
-	b = binary.AppendUvarint(b, uint64(d.id))
+	b = binary.AppendUvarint(b, uint64(d.id)+turned)
 	b = binary.AppendUvarint(b, uint64(len(d.blocks)))
 	b = binary.AppendUvarint(b, uint64(len(d.nodes)))
 	b = binary.AppendUvarint(b, uint64(len(d.pieces)))
@@ -57,7 +67,8 @@ func (d *dictionary) appendList(b []byte, l *pendingList) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(len(l.items)-n))
 	for i := n; i < len(l.items); i++ {
-		b = d.appendItem(b, l.items[i], l.pieces[i])
+		at := l.place(i)
+		b = d.appendItem(b, l.items[at], l.pieces[at])
 		d.nodes[l.nodes[i]] = uint32(len(d.nodes))
 	}
 	return b

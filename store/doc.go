@@ -21,6 +21,7 @@
 //	  LOCK            flock'ed by the process that has the store open
 //	  00000001.log    segments, written one after the other, 64 MiB each unless a frame is larger
 //	  00000002.log
+//	  policy.json   which weights are live, replaced as a whole; absent until somebody says
 //
 // A segment is a header followed by frames, back to back, then zeros. Integers are little-endian.
 //
@@ -60,6 +61,7 @@
 //	session payload:  number of calls so far, record
 //	call payload:     call number, dictionary, first block, first node, first piece, record,
 //	                  body, messages, tools, choices
+//	  dictionary:     its number, and 2^32 more in format 2: bodies and messages are turned then
 //	  record:         length, JSON; number of raws, each a length + 1 and bytes (0: nil)
 //	  body, messages, tools: a list
 //	  choice:         prompt; sampled ids; logprobs; message
@@ -73,6 +75,10 @@
 //
 //	prompt   a path of blocks of 128 ids, each naming its parent, and a tail of fewer
 //	list     a path of nodes, each naming its parent and a piece of bytes; pieces are kept once whatever list they are in
+//
+// A path does not begin with the first three items of a body or the first of the messages but ends with them, in that order:
+// what changes from call to call stands at the beginning (parameters before the messages, a system prompt with the time in
+// it), and would make every node behind it a new one. A body of n items is turned by 3 modulo n. Format 1 did not turn.
 //
 // A call then names the deepest block or node that is known already and brings the rest, which become new blocks, nodes
 // and pieces, numbered on from the call's "first" numbers. Known ones are found by a 128-bit hash keyed with secrets of

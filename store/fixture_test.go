@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"bytes"
 	"flag"
 	"math"
 	"os"
@@ -14,8 +15,12 @@ import (
 
 var update = flag.Bool("update", false, "write the fixture of the current format anew")
 
-// fixtureFile is a log in format 1. It is written once per format and never changed: what it holds must stay readable.
-var fixtureFile = filepath.Join("testdata", "format1.log")
+// fixtureFile is a log in the current format, oldFixtures are those of earlier ones. Each is written once per format and never
+// changed: what it holds must stay readable.
+var (
+	fixtureFile = filepath.Join("testdata", "format2.log")
+	oldFixtures = []string{filepath.Join("testdata", "format1.log")}
+)
 
 // fixture is what the file holds: a session with a small conversation, a closed one, and a deleted one.
 func fixture() (running, closed *record.Session, calls []*record.Call) {
@@ -34,13 +39,19 @@ func fixture() (running, closed *record.Session, calls []*record.Call) {
 	return running, closed, []*record.Call{first, second}
 }
 
-// TestFixture opens a log that an earlier version wrote.
+// TestFixture opens logs that earlier versions wrote, and goes on writing.
 func TestFixture(t *testing.T) {
-	running, closed, calls := fixture()
 	if *update {
 		writeFixture(t)
 	}
-	data, err := os.ReadFile(fixtureFile)
+	for _, file := range append(oldFixtures, fixtureFile) {
+		t.Run(filepath.Base(file), func(t *testing.T) { readFixture(t, file) })
+	}
+}
+
+func readFixture(t *testing.T, file string) {
+	running, closed, calls := fixture()
+	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +69,19 @@ func TestFixture(t *testing.T) {
 	}
 	if n := stats(t, l).Sessions; n != 2 {
 		t.Fatalf("%d sessions, want 2: the third was deleted", n)
+	}
+	next := storetest.Call(running, 3)
+	next.Messages = append(calls[1].Messages, next.Messages...)
+	storetest.Append(t, l, next)
+	l = reopen(t, l, dir, store.Options{})
+	noDamage(t, l)
+	storetest.CheckCalls(t, l, running.ID, append(calls, next)...)
+	if file == fixtureFile {
+		return
+	}
+	after, err := os.ReadFile(filepath.Join(dir, firstSegment))
+	if err != nil || !bytes.Equal(bytes.TrimRight(after, "\x00"), bytes.TrimRight(data, "\x00")) {
+		t.Fatalf("a segment of an old format was written into: its version says what is in it (%v)", err)
 	}
 }
 

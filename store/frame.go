@@ -11,7 +11,7 @@ import (
 // The format is drawn in the package documentation.
 const (
 	magic         = "CAPLOG"
-	formatVersion = 1
+	formatVersion = 2
 
 	segmentHeaderSize = 40
 	frameHeaderSize   = 28
@@ -34,6 +34,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // segmentHeader is the start of every segment.
 type segmentHeader struct {
+	version uint8 // as read; what is written is formatVersion
 	number  uint64
 	salt    uint64
 	prev    uint64 // number of the segment before, 0 for none
@@ -74,6 +75,7 @@ func parseSegmentHeader(b []byte) (segmentHeader, error) {
 	if crc32.Checksum(b[:36], castagnoli) != binary.LittleEndian.Uint32(b[36:]) {
 		return h, errors.New("the segment header fails its checksum")
 	}
+	h.version = b[len(magic)]
 	h.number = binary.LittleEndian.Uint64(b[8:])
 	h.salt = binary.LittleEndian.Uint64(b[16:])
 	h.prev = binary.LittleEndian.Uint64(b[24:])

@@ -2,7 +2,6 @@ package store
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -59,20 +58,8 @@ func newIndex() *index {
 
 // describe takes over what lists are filtered by.
 func (s *session) describe(r *record.Session) {
-	s.status, s.group, s.env, s.run = string(r.Status), "", "", ""
-	if r.Spec.Group != nil {
-		s.group = r.Spec.Group.ID
-	}
-	if r.Spec.Env != nil {
-		s.env = r.Spec.Env.ID
-	}
-	var run struct {
-		ID string `json:"id"`
-	}
-	// A run whose id is no string is not found by any filter; the control API refuses such runs.
-	if json.Unmarshal(r.Spec.Run, &run) == nil {
-		s.run = run.ID
-	}
+	l := LabelsOf(r)
+	s.status, s.group, s.env, s.run = string(r.Status), l.Group, l.Env, l.Run
 }
 
 func (s *session) hold(g *segment) {

@@ -55,6 +55,8 @@ type Log struct {
 	stopCompactor chan struct{}
 	compacted     chan struct{} // closed when the compactor goroutine has ended
 
+	policy sync.Mutex // orders what is done with the policy's file
+
 	mu         sync.RWMutex
 	index      *index
 	damage     []*DamageError // found by Open
@@ -130,7 +132,10 @@ type Stats struct {
 	ReclaimError error
 }
 
-// Stats returns figures of this moment.
+// Waiting returns how much is not durable yet.
+func (l *Log) Waiting() (writes int, bytes int64) { return l.queue.waiting() }
+
+// Stats returns figures of this moment. With an error the sizes are not complete.
 func (l *Log) Stats() (Stats, error) {
 	var s Stats
 	s.WaitingWrites, s.WaitingBytes = l.queue.waiting()
@@ -140,7 +145,7 @@ func (l *Log) Stats() (Stats, error) {
 	for _, g := range l.index.segments {
 		size, err := g.f.size()
 		if err != nil {
-			return Stats{}, fmt.Errorf("store: %w", err)
+			return s, fmt.Errorf("store: %w", err)
 		}
 		s.Bytes += size
 		s.LiveBytes += g.live

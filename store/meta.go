@@ -44,14 +44,33 @@ func eachEditRaw(edits []record.Edit, visit func(json.RawMessage) json.RawMessag
 	}
 }
 
+// appendCallRecord writes a call's record. It only reads c.
 func appendCallRecord(b []byte, c *record.Call) ([]byte, error) {
-	bare := *c
-	bare.Session, bare.Instance = "", "" // the session's own record says it
-	bare.Edits = slices.Clone(c.Edits)
-	bare.Choices = slices.Clone(c.Choices)
-	var raws []json.RawMessage
-	eachCallRaw(&bare, take(&raws))
-	return appendRecord(b, &bare, raws)
+	var room [2048]byte
+	text, err := appendCallJSON(room[:0], c)
+	if err != nil {
+		return nil, err
+	}
+	var raws [32]json.RawMessage
+	list := callRaws(raws[:0], c)
+	n := len(text) + 2*binary.MaxVarintLen32
+	for _, raw := range list {
+		n += len(raw) + binary.MaxVarintLen32
+	}
+	return appendRaws(appendBytes(slices.Grow(b, n), text), list), nil
+}
+
+// callRaws lists the raw fields in the order of eachCallRaw.
+func callRaws(list []json.RawMessage, c *record.Call) []json.RawMessage {
+	list = append(list, c.RequestedSampling, c.SubmittedSampling)
+	for i := range c.Edits {
+		list = append(list, c.Edits[i].From, c.Edits[i].To)
+	}
+	list = append(list, c.Policy.Engine, c.Usage.Raw)
+	for i := range c.Choices {
+		list = append(list, c.Choices[i].StopReason)
+	}
+	return list
 }
 
 func appendSessionRecord(b []byte, s *record.Session) ([]byte, error) {
@@ -78,7 +97,10 @@ func appendRecord(b []byte, v any, raws []json.RawMessage) ([]byte, error) {
 	if err := enc.Encode(v); err != nil {
 		return nil, fmt.Errorf("store: cannot encode the record: %w", err)
 	}
-	b = appendBytes(b, bytes.TrimSuffix(text.Bytes(), []byte("\n")))
+	return appendRaws(appendBytes(b, bytes.TrimSuffix(text.Bytes(), []byte("\n"))), raws), nil
+}
+
+func appendRaws(b []byte, raws []json.RawMessage) []byte {
 	b = binary.AppendUvarint(b, uint64(len(raws)))
 	for _, raw := range raws {
 		if raw == nil {
@@ -88,7 +110,7 @@ func appendRecord(b []byte, v any, raws []json.RawMessage) ([]byte, error) {
 		b = binary.AppendUvarint(b, uint64(len(raw))+1)
 		b = append(b, raw...)
 	}
-	return b, nil
+	return b
 }
 
 // record reads what appendRecord wrote into v; each is the function that passes v's raw fields through a visitor.

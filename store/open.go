@@ -115,7 +115,7 @@ func (ld *loader) openSegment(number uint64) error {
 	if err != nil {
 		return ld.unusable(f, number, path, err)
 	}
-	g.salt = h.salt
+	g.salt, g.old = h.salt, h.version < formatVersion
 	l.index.segments = append(l.index.segments, g)
 	if h.prev != 0 {
 		ld.seals[h.prev] = int64(h.prevEnd)
@@ -206,8 +206,8 @@ func (ld *loader) readSegment(g *segment, data []byte, last bool, w *writer) err
 	}
 	g.end, g.filled, g.sealed = found.end, int64(len(data)), true
 	w.sealed, w.sealedEnd = g.number, g.end
-	if !last || g.damaged {
-		return nil // a damaged segment is left as it is
+	if !last || g.damaged || g.old {
+		return nil // a damaged or an old segment is left as it is
 	}
 	g.sealed, w.active = false, g
 	if zeros(data[g.end:]) {

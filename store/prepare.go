@@ -55,10 +55,14 @@ type pendingCall struct {
 // pendingList is a list of byte strings: what each is, and the path that they make.
 type pendingList struct {
 	isNil  bool
+	turn   int // how many of the first items stand last in the path
 	items  [][]byte
 	pieces []key
-	nodes  []key
+	nodes  []key // of the path, in its order
 }
+
+// place is the index in items of what stands at i in the path.
+func (l *pendingList) place(i int) int { return (i + l.turn) % len(l.items) }
 
 type pendingChoice struct {
 	prompt    pendingPrompt
@@ -95,10 +99,10 @@ func (h hasher) prepare(c *record.Call) (*pendingCall, error) {
 		return nil, err
 	}
 	p := &pendingCall{number: c.Number, record: encoded}
-	p.body = h.list(cut(c.Body, c.Cuts), nil)
-	p.messages = h.list(items(c.Messages), &p.body)
+	p.body = h.list(cut(c.Body, c.Cuts), nil, turnBody)
+	p.messages = h.list(items(c.Messages), &p.body, turnMessages)
 	p.messages.isNil = c.Messages == nil
-	p.tools = h.list(items(c.Tools), &p.body)
+	p.tools = h.list(items(c.Tools), &p.body, 0)
 	p.tools.isNil = c.Tools == nil
 	p.choices = make([]pendingChoice, len(c.Choices))
 	for i := range c.Choices {
@@ -139,10 +143,9 @@ func (h hasher) prompt(ids []int32) pendingPrompt {
 }
 
 // list hashes a list. Items that are parts of the body's memory, as a chat request's messages are, were hashed there.
-func (h hasher) list(items [][]byte, body *pendingList) pendingList {
-	l := pendingList{items: items, pieces: make([]key, len(items)), nodes: make([]key, len(items))}
+func (h hasher) list(items [][]byte, body *pendingList, turn int) pendingList {
+	l := pendingList{turn: turn, items: items, pieces: make([]key, len(items)), nodes: make([]key, len(items))}
 	at := 0
-	var parent key
 	for i, item := range items {
 		if body != nil {
 			at = body.find(item, at)
@@ -152,7 +155,10 @@ func (h hasher) list(items [][]byte, body *pendingList) pendingList {
 		} else {
 			l.pieces[i] = h.bytes(item)
 		}
-		parent = h.join(parent, l.pieces[i])
+	}
+	var parent key
+	for i := range items {
+		parent = h.join(parent, l.pieces[l.place(i)])
 		l.nodes[i] = parent
 	}
 	return l

@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"captureproxy/internal/record"
 )
@@ -128,11 +125,11 @@ func (l *Log) page(ctx context.Context, f Filter) (views []*view, next string, e
 	}
 	order := l.index.order
 	if f.After != "" {
-		last, err := parseCursor(f.After)
+		last, err := ParseCursor(f.After)
 		if err != nil {
 			return nil, "", err
 		}
-		i, _ := slices.BinarySearchFunc(order, last, byCreation)
+		i, _ := slices.BinarySearchFunc(order, &session{id: last.ID, created: last.Created}, byCreation)
 		order = order[:i]
 	}
 	var shown *session
@@ -144,7 +141,7 @@ func (l *Log) page(ctx context.Context, f Filter) (views []*view, next string, e
 			continue
 		}
 		if f.Limit > 0 && len(views) == f.Limit {
-			return views, cursor(shown), nil
+			return views, Cursor{shown.created, shown.id}.String(), nil
 		}
 		views, shown = append(views, s.use(false)), s
 	}
@@ -156,38 +153,34 @@ func (f *Filter) matches(s *session) bool {
 		(f.Run == "" || f.Run == s.run) && (f.Env == "" || f.Env == s.env)
 }
 
-// cursor names the place behind a session in the list, whether or not the session is still there.
-func cursor(s *session) string {
-	return fmt.Sprintf("%d.%d.%s", s.created.Unix(), s.created.Nanosecond(), s.id)
-}
-
-func parseCursor(text string) (*session, error) {
-	parts := strings.SplitN(text, ".", 3)
-	if len(parts) != 3 {
-		return nil, fmt.Errorf("store: %q: %w", text, ErrBadCursor)
-	}
-	seconds, err1 := strconv.ParseInt(parts[0], 10, 64)
-	nanos, err2 := strconv.ParseInt(parts[1], 10, 64)
-	if err1 != nil || err2 != nil {
-		return nil, fmt.Errorf("store: %q: %w", text, ErrBadCursor)
-	}
-	return &session{id: parts[2], created: time.Unix(seconds, nanos)}, nil
-}
-
 // Calls implements Store.
 func (l *Log) Calls(ctx context.Context, id string) (calls []*record.Call, err error) {
-	v, err := l.view(ctx, id, true)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, v.release()) }()
-	stored, err := v.decode(ctx, v.calls)
+	stored, err := l.stored(ctx, id)
 	if err != nil && !errors.Is(err, ErrDamaged) {
 		return nil, err
 	}
 	calls = expandAll(stored)
 	slices.SortFunc(calls, func(a, b *record.Call) int { return cmp.Compare(a.Number, b.Number) })
 	return calls, err
+}
+
+// Past implements Store.
+func (l *Log) Past(ctx context.Context, id string) (*Past, error) {
+	stored, err := l.stored(ctx, id)
+	if err != nil && !errors.Is(err, ErrDamaged) {
+		return nil, err
+	}
+	return newPast(stored), err
+}
+
+// stored reads all calls of a session.
+func (l *Log) stored(ctx context.Context, id string) (stored []*storedCall, err error) {
+	v, err := l.view(ctx, id, true)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, v.release()) }()
+	return v.decode(ctx, v.calls)
 }
 
 // decode reads calls, which must be all that come before the last of them by seq. What cannot be read is left out and

@@ -226,7 +226,7 @@ func TestOneProcess(t *testing.T) {
 func TestCannotOpen(t *testing.T) {
 	c := crash(t, 2)
 	newer := slices.Clone(c.log)
-	newer[6] = 2
+	newer[6]++
 	for name, test := range map[string]struct {
 		prepare func(dir string) error
 		want    string

@@ -22,6 +22,7 @@ const (
 type segment struct {
 	number uint64
 	salt   uint64
+	old    bool // of an earlier format: never written again, so that its version says what is in it
 	path   string
 	f      file
 

@@ -63,6 +63,8 @@ type Store interface {
 	// Body returns the Body of one call. Bodies repeat the whole conversation each time, so they are not part of
 	// Calls: a session's memory would grow with turns × context.
 	Body(ctx context.Context, id string, number int) ([]byte, error)
+	// Past reads a session's log once, for who looks for answers and bodies in it. Its errors are those of Calls.
+	Past(ctx context.Context, id string) (*Past, error)
 
 	// Healthy returns nil, or why writes fail at present.
 	Healthy() error

@@ -2,6 +2,7 @@ package validate
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -73,7 +74,16 @@ func checkIDRange(r *report, what string, ids []int32, vocab int) {
 	if vocab > 0 {
 		limit = uint32(vocab)
 	}
-	for i, id := range ids {
+	const block = 8 // most prompts hold no such id, and are long
+	start := 0
+	for ; len(ids)-start >= block; start += block {
+		b := (*[block]int32)(ids[start:])
+		if uint32(b[0]|b[1]|b[2]|b[3]|b[4]|b[5]|b[6]|b[7]) >= limit && slices.ContainsFunc(b[:], func(id int32) bool { return uint32(id) >= limit }) {
+			break
+		}
+	}
+	for i := start; i < len(ids); i++ {
+		id := ids[i]
 		if uint32(id) < limit {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -17,26 +18,33 @@ import (
 	"captureproxy/proxy/control"
 	"captureproxy/proxy/engine"
 	"captureproxy/proxy/session"
+	"captureproxy/proxy/tracing"
+	"captureproxy/proxy/webhook"
 	"captureproxy/store"
+	"captureproxy/store/postgres"
 )
 
 // Config is what a proxy is built from.
 type Config struct {
 	Listen    string
-	Data      string
+	Data      string // directory of the embedded store
+	Store     string // address of a database in place of it, a secret; "" for none
 	AdminKey  string
 	PublicURL string
 	// Engine is the default engine; without a URL there is none.
 	Engine            engine.Config
 	AllowUpstream     []string
+	Secret            string // seals the credentials of engines that sessions name, "" to keep them in memory only
 	AllowUnregistered bool
 	OutDir            string // gets the document of every session that is closed
+	Webhook           string // gets the document of every session that ends
 	Relay             []string
 
 	Shared           record.Shared
 	TrainAborted     bool
 	AllowRawLogprobs bool
 	ReasoningField   string // name under which harnesses get and send reasoning, "" for the engine's own
+	Continuity       string // of sessions that do not say: auto, on or off
 	MaxModelCalls    int    // per session, 0 for no limit
 	MaxOutputTokens  int    // per call, 0 for no cap
 	MaxBody          int64
@@ -46,13 +54,21 @@ type Config struct {
 	Logger       *zap.Logger
 }
 
+// appStore is what an App keeps its log in.
+type appStore interface {
+	store.Store
+	Waiting() (writes int, bytes int64) // that are not durable yet
+}
+
 // App is a proxy: a store, the sessions in it, the engines they use, and a listener.
 type App struct {
 	config   Config
 	hub      *engine.Hub
 	listener net.Listener
-	store    *store.Log
+	store    appStore
 	sessions *session.Registry
+	webhook  *webhook.Sender // nil without one
+	traces   *tracing.Tracer // nil when nobody wants them
 	http     *http.Server
 
 	background sync.WaitGroup // what Run starts beside the server
@@ -60,10 +76,16 @@ type App struct {
 	closed     error
 }
 
+// goodKey is a length at which a random key cannot be found by trying.
+const goodKey = 16
+
 // NewApp opens a proxy: it listens, and serves once Run is called. Running sessions of an earlier process go on.
 func NewApp(ctx context.Context, c Config) (*App, error) {
 	if err := checkListen(c.Listen, c.AdminKey, c.AllowUnregistered); err != nil {
 		return nil, err
+	}
+	if !onLoopback(c.Listen) && len(c.AdminKey) < goodKey {
+		c.Logger.Warn("the admin key is short, and who reaches the control API may try keys as fast as it answers: take a random one, as `openssl rand -base64 24` prints them")
 	}
 	a := &App{config: c}
 	if err := a.open(ctx); err != nil {
@@ -74,51 +96,87 @@ func NewApp(ctx context.Context, c Config) (*App, error) {
 
 func (a *App) open(ctx context.Context) (err error) {
 	c := a.config
+	c.Engine.Memory, err = engine.OpenMemory(filepath.Join(c.Data, "engines.json"), func(err error) {
+		c.Logger.Warn("engines will be measured again by the next process", zap.Error(err))
+	})
+	if err != nil {
+		return err
+	}
+	box, err := sealer(c.Secret)
+	if err != nil {
+		return err
+	}
 	if a.hub, err = engine.NewHub(c.Engine); err != nil {
 		return usageError{err}
 	}
 	if a.listener, err = net.Listen("tcp", c.Listen); err != nil {
 		return fmt.Errorf("%w: stop what listens there, or choose another address with --listen", err)
 	}
-	if a.store, err = store.Open(c.Data, store.Options{}); err != nil {
+	if a.store, err = openStore(ctx, c); err != nil {
 		return err
 	}
-	for _, d := range a.store.Damage() { // whose sessions say so themselves; their ids are keys, and no business of a log
-		c.Logger.Error("part of the store cannot be read any more", zap.String("file", d.File), zap.Int64("offset", d.Offset),
-			zap.Int64("length", d.Length), zap.String("reason", d.Reason))
+	if a.sessions, err = session.Open(ctx, a.store, time.Now, control.EngineOf(a.hub, c.AllowUpstream, box, a.sealedOtherwise())); err != nil {
+		return err
 	}
-	if a.sessions, err = session.Open(ctx, a.store, time.Now, control.EngineOf(a.hub, c.AllowUpstream)); err != nil {
+	redeliver, err := a.openWebhook(box)
+	if err != nil {
 		return err
 	}
 	var server *proxy.Server
+	counted := a.metrics(func() int64 { return server.Late() })
 	api := control.New(control.Options{
 		Sessions: a.sessions, Store: a.store, Engines: a.hub, Logger: c.Logger,
-		AdminKey: c.AdminKey, Loopback: onLoopback(c.Listen), PublicURL: c.PublicURL, AllowUpstream: c.AllowUpstream,
+		AdminKey: c.AdminKey, Loopback: onLoopback(c.Listen), PublicURL: c.PublicURL, AllowUpstream: c.AllowUpstream, Secret: box, Redeliver: redeliver,
 		MaxModelCalls: c.MaxModelCalls, Shared: c.Shared, TrainAborted: c.TrainAborted, AllowRawLogprobs: c.AllowRawLogprobs,
-		ReasoningField: c.ReasoningField, OutDir: c.OutDir, ProxyVersion: version(), Instance: instance(), RequireRegistered: !c.AllowUnregistered,
-		Late: func() int64 { return server.Late() },
+		ReasoningField: c.ReasoningField, Continuity: c.Continuity, OutDir: c.OutDir, ProxyVersion: version(), Instance: instance(), RequireRegistered: !c.AllowUnregistered,
+		Late: func() int64 { return server.Late() }, Metrics: counted.Handler(),
 	})
+	surface, err := a.withPages(api)
+	if err != nil {
+		return err
+	}
 	server = proxy.New(proxy.Config{
-		Sessions: a.sessions, Log: a.store, Control: api, Default: a.hub.Default(), Logger: c.Logger, Unregistered: a.unregistered(),
-		MaxBody: c.MaxBody, MaxOutputTokens: c.MaxOutputTokens, ReasoningField: c.ReasoningField, Relay: c.Relay, Idle: c.Engine.Timeouts.Idle,
+		Sessions: a.sessions, Log: a.store, Control: surface, Default: a.hub.Default(), Logger: c.Logger, Observers: a.observers(ctx, counted), Unregistered: a.unregistered(),
+		MaxBody: c.MaxBody, MaxOutputTokens: c.MaxOutputTokens, ReasoningField: c.ReasoningField, Continuity: c.Continuity, Relay: c.Relay, Idle: c.Engine.Timeouts.Idle,
 	})
-	a.http = newHTTPServer(server, c.Logger)
+	var handler http.Handler = server
+	if c.AllowUnregistered {
+		handler = keepPagesOut(server)
+	}
+	a.http = newHTTPServer(handler, c.Logger)
 	return nil
 }
 
-// newHTTPServer has no absolute limit on a call: a model may think for an hour. What is silent for too long is ended by
-// the proxy itself, which knows what it waits for.
-func newHTTPServer(h http.Handler, logger *zap.Logger) *http.Server {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	return &http.Server{
-		Handler:           h,
-		Protocols:         protocols,
-		ReadHeaderTimeout: 30 * time.Second,
-		IdleTimeout:       10 * time.Minute, // longer than any client's, or it would meet a connection that we close just then
-		MaxHeaderBytes:    1 << 20,
-		ErrorLog:          zap.NewStdLog(logger.Named("http")),
+// openStore opens the database where one is named, else the embedded store.
+func openStore(ctx context.Context, c Config) (appStore, error) {
+	if c.Store != "" {
+		return openDatabase(ctx, c.Store)
 	}
+	log, err := store.Open(c.Data, store.Options{})
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range log.Damage() { // whose sessions say so themselves; their ids are keys, and no business of a log
+		c.Logger.Error("part of the store cannot be read any more", zap.String("file", d.File), zap.Int64("offset", d.Offset),
+			zap.Int64("length", d.Length), zap.String("reason", d.Reason))
+	}
+	return log, nil
+}
+
+// openDatabase opens a store that proxies share.
+func openDatabase(ctx context.Context, address string) (appStore, error) {
+	if !postgres.IsAddress(address) {
+		return nil, usagef("--store: write the database's address as postgres://user:password@host:port/database")
+	}
+	st, err := postgres.Open(ctx, address, postgres.Options{})
+	if err != nil {
+		return nil, err // not st, which would be no nil
+	}
+	return st, nil
+}
+
+func newHTTPServer(h http.Handler, logger *zap.Logger) *http.Server {
+	return proxy.NewHTTPServer(h, proxy.Limits{}, zap.NewStdLog(logger.Named("http")))
 }
 
 // instance names this process among several.
@@ -141,6 +199,9 @@ func (a *App) Run(ctx context.Context) error {
 	defer stop()
 	a.background.Go(func() { a.measure(work) })
 	a.background.Go(func() { a.expire(work) })
+	if a.webhook != nil {
+		a.background.Go(func() { a.webhook.Run(work) })
+	}
 
 	served := make(chan error, 1)
 	go func() { served <- a.http.Serve(a.listener) }()
@@ -197,9 +258,13 @@ func (a *App) Close() error {
 		if a.hub != nil {
 			a.hub.Close()
 		}
+		if a.sessions != nil {
+			a.closed = errors.Join(a.closed, a.sessions.Close())
+		}
 		if a.store != nil {
 			a.closed = errors.Join(a.closed, a.store.Close())
 		}
+		a.closeTraces()
 	})
 	return a.closed
 }

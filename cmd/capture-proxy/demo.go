@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -66,7 +67,11 @@ func demo(ctx context.Context, c Config, out string, say teller) (doc *export.Ro
 	}
 	defer func() { err = errors.Join(err, fake.Close()) }()
 	c.Engine.URL = fake.URL
-	rec, err := startRecording(ctx, c, control.CreateRequest{Purpose: record.PurposeTrain})
+	rec, err := startRecording(ctx, c, control.CreateRequest{
+		Purpose: record.PurposeTrain,
+		// What the built-in engine tokenizes with, for who wants to read the tokens when it is gone.
+		Metadata: map[string]json.RawMessage{"tokenizer": json.RawMessage(`"o200k_base"`)},
+	})
 	if err != nil {
 		return nil, "", err
 	}

@@ -25,10 +25,11 @@ func (a *App) expire(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		for _, live := range a.sessions.Running() {
-			if counts, idle := live.Counts(); counts.InFlight > 0 || idle < ttl {
-				continue
-			}
+		idle, err := a.sessions.Idle(ctx, ttl)
+		if err != nil && ctx.Err() == nil {
+			a.config.Logger.Warn("idle sessions could not be looked for", zap.Error(err))
+		}
+		for _, live := range idle {
 			_, err := live.Close(ctx, session.Claim{Expired: true}, nil)
 			if err != nil && !errors.Is(err, session.ErrEnded) {
 				text := strings.ReplaceAll(err.Error(), live.ID(), "…") // an id is a credential

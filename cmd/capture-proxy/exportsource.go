@@ -15,6 +15,7 @@ import (
 	"captureproxy/internal/record"
 	"captureproxy/proxy/control"
 	"captureproxy/store"
+	"captureproxy/store/postgres"
 )
 
 // exportSource says where the documents are, and which of them are meant.
@@ -25,7 +26,7 @@ type exportSource struct {
 }
 
 func (s *exportSource) add(f *pflag.FlagSet) {
-	f.StringVar(&s.data, "data", "", "directory of a store")
+	f.StringVar(&s.data, "data", "", "directory of a store, or the address of a database, postgres://…")
 	f.StringVar(&s.url, "url", "", "a running proxy's URL")
 	f.StringVar(&s.key, "admin-key", "", "that proxy's admin key")
 	f.StringSliceVar(&s.sessions, "session", nil, "export this session (repeatable)")
@@ -106,17 +107,14 @@ func (l fileDocuments) Rollout(_ context.Context, i int) (*export.Rollout, error
 
 // storedDocuments are sessions of a store on disk.
 type storedDocuments struct {
-	log    *store.Log
+	log    store.Store
 	ids    []string
 	shared record.Shared
 }
 
 func (s *exportSource) openStore(ctx context.Context, since time.Time) (format.Source, func() error, error) {
 	none := func() error { return nil }
-	if _, err := os.Stat(s.data); err != nil { // Open would make it
-		return nil, none, err
-	}
-	log, err := store.Open(s.data, store.Options{})
+	log, err := openData(ctx, s.data)
 	if err != nil {
 		return nil, none, err
 	}
@@ -130,8 +128,23 @@ func (s *exportSource) openStore(ctx context.Context, since time.Time) (format.S
 	return &storedDocuments{log, ids, s.shared}, log.Close, nil
 }
 
+// openData opens a store to read from: a directory, or a database that proxies share.
+func openData(ctx context.Context, data string) (store.Store, error) {
+	if postgres.IsAddress(data) {
+		return openDatabase(ctx, data)
+	}
+	if _, err := os.Stat(data); err != nil { // Open would make it
+		return nil, err
+	}
+	log, err := store.Open(data, store.Options{})
+	if err != nil {
+		return nil, err // not log, which would be no nil
+	}
+	return log, nil
+}
+
 // listStored names the sessions of a store, oldest first.
-func listStored(ctx context.Context, log *store.Log, f store.Filter) ([]string, error) {
+func listStored(ctx context.Context, log store.Store, f store.Filter) ([]string, error) {
 	var ids []string
 	for {
 		page, next, err := log.Sessions(ctx, f)
@@ -209,7 +222,7 @@ func (d *servedDocuments) Rollout(ctx context.Context, i int) (*export.Rollout, 
 }
 
 // deriveStored makes a session's document from the log; calls that cannot be read any more shut its gate.
-func deriveStored(ctx context.Context, log *store.Log, id string, o export.Options) (*export.Rollout, error) {
+func deriveStored(ctx context.Context, log store.Store, id string, o export.Options) (*export.Rollout, error) {
 	sess, err := log.Session(ctx, id)
 	if err != nil {
 		return nil, err

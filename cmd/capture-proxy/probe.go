@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"time"
 
@@ -57,7 +56,7 @@ its logprobs describe, whether it takes tools, and which models it serves. Nothi
 	return cmd
 }
 
-// probeReport has the fields of SPEC 8.
+// probeReport has the fields of SPEC 8, and what else was found out.
 type probeReport struct {
 	Reachable     bool                 `json:"reachable"`
 	Models        []string             `json:"models"`
@@ -68,20 +67,31 @@ type probeReport struct {
 	ToolSupport   bool                 `json:"tool_support"`
 	ParamEdits    []export.Edit        `json:"param_edits"`
 	Findings      []string             `json:"findings"`
+
+	Provider       string           `json:"provider,omitempty"`
+	Version        string           `json:"version,omitempty"`
+	Buffered       bool             `json:"buffered,omitempty"`   // streams are made of whole answers
+	ForcedIDs      string           `json:"forced_ids,omitempty"` // the field that takes prompt ids
+	ReasoningField string           `json:"reasoning_field,omitempty"`
+	Tokenizes      bool             `json:"tokenizes,omitempty"`
+	Native         []record.Dialect `json:"native,omitempty"`
+	WeightVersion  string           `json:"weight_version,omitempty"`
+	VocabSize      int              `json:"vocab_size,omitempty"`
 }
 
 // measure probes an endpoint. What was not measured is null.
 func measure(ctx context.Context, up *engine.Upstream) probeReport {
 	p := up.Measure(ctx)
 	r := probeReport{
-		Reachable: p.Measured, StreamCapture: p.StreamCapture, ToolSupport: p.ToolSupport,
-		Models: append([]string{}, p.Models...), ParamEdits: []export.Edit{}, Findings: append([]string{}, p.Findings...),
+		Reachable: p.Measured, Models: append([]string{}, p.Models...), ParamEdits: []export.Edit{}, Findings: append([]string{}, p.Findings...),
 	}
 	if !p.Measured {
-		r.StreamCapture, r.Findings = false, append(r.Findings, unreachable(ctx, up))
+		r.Findings = append(r.Findings, "the endpoint cannot be measured: "+cmp.Or(up.Problem(), "it gave no reason")+". Is it running, and is --upstream its API root?")
 		return r
 	}
-	r.CaptureLevel, r.LogprobsMode = &p.Level, &p.LogprobsMode
+	r.CaptureLevel, r.LogprobsMode, r.StreamCapture, r.ToolSupport = &p.Level, &p.LogprobsMode, p.StreamCapture, p.ToolSupport
+	r.Provider, r.Version, r.Buffered, r.ForcedIDs, r.ReasoningField = p.Provider, p.Version, p.Buffered, p.Forced, p.ReasoningField
+	r.Tokenizes, r.Native, r.WeightVersion, r.VocabSize = p.Tokenizes, p.Native, p.WeightVersion, p.VocabSize
 	if p.Served != "" {
 		r.Model = &p.Served
 	}
@@ -89,16 +99,6 @@ func measure(ctx context.Context, up *engine.Upstream) probeReport {
 		r.ParamEdits = append(r.ParamEdits, export.Edit{Param: e.Param, From: e.From, To: e.To, Why: e.Why})
 	}
 	return r
-}
-
-// unreachable says why an endpoint could not be measured.
-func unreachable(ctx context.Context, up *engine.Upstream) string {
-	resp, err := up.Do(ctx, &engine.Request{Method: http.MethodGet, Path: "/models"})
-	if err != nil {
-		return "the endpoint cannot be reached: " + err.Error()
-	}
-	resp.Body.Close()
-	return fmt.Sprintf("the endpoint is not ready: it answers %d", resp.Status)
 }
 
 func (r probeReport) print(w io.Writer, url string) error {
@@ -120,15 +120,30 @@ func (r probeReport) print(w io.Writer, url string) error {
 			{"model", plain(model)},
 			{"models", cmp.Or(plain(strings.Join(r.Models, ", ")), "(none listed)")},
 		}
+		for _, extra := range [][]string{
+			{"engine", strings.TrimSpace(r.Provider + " " + r.Version)}, {"prompt ids in", r.ForcedIDs}, {"weights", r.WeightVersion},
+		} {
+			if extra[1] != "" {
+				rows = append(rows, []string{extra[0], plain(extra[1])})
+			}
+		}
 		if err := table(w, rows); err != nil {
 			return err
 		}
 		for _, e := range r.ParamEdits {
-			fmt.Fprintf(w, "edit: %s\n", plain(fmt.Sprintf("%s %s → %s (%s)", e.Param, e.From, e.To, e.Why)))
+			fmt.Fprintf(w, "edit: %s\n", plain(edited(e)))
 		}
 	}
 	for _, f := range r.Findings {
 		fmt.Fprintln(w, ink.yellow("note:"), plain(f))
 	}
 	return nil
+}
+
+// edited says in words what is done with a parameter.
+func edited(e export.Edit) string {
+	if string(e.To) == "null" {
+		return e.Param + " is left out (" + e.Why + ")"
+	}
+	return fmt.Sprintf("%s becomes %s (%s)", e.Param, e.To, e.Why)
 }

@@ -24,7 +24,7 @@ func (f *engineFlags) add(flags *pflag.FlagSet) {
 	f.level = oneOf("auto", string(record.LevelTokens), string(record.LevelLogprobs), string(record.LevelText))
 	flags.StringVar(&f.url, "upstream", "", "the engine's URL; without a path it gets /v1")
 	flags.StringVar(&f.key, "upstream-key", "", "the engine's API key, never shown to a harness")
-	flags.StringVar(&f.authHeader, "auth-header", "Authorization", "header that carries the engine's key: Authorization sends \"Bearer KEY\", any other the bare key")
+	flags.StringVar(&f.authHeader, "auth-header", "", "header that carries the engine's key, the provider's own by default: Authorization sends \"Bearer KEY\", any other the bare key")
 	flags.StringVar(&f.model, "model", "", "model name to send upstream; found by itself when the engine serves exactly one")
 	flags.Var(f.provider, "provider", f.provider.usage("what the engine is"))
 	flags.Var(f.level, "capture-level", f.level.usage("what to capture; auto measures what the engine can return"))
@@ -58,7 +58,8 @@ func (f *logFlags) add(flags *pflag.FlagSet, level string) {
 	flags.Var(f.format, "log-format", f.format.usage("form of the log"))
 }
 
-func (f *logFlags) logger() (*zap.Logger, error) {
+// logger writes to the files that are named, to standard error when there are none.
+func (f *logFlags) logger(files ...string) (*zap.Logger, error) {
 	level, err := zapcore.ParseLevel(f.level.value)
 	if err != nil {
 		return nil, err
@@ -70,6 +71,9 @@ func (f *logFlags) logger() (*zap.Logger, error) {
 	c.EncoderConfig.EncodeDuration = zapcore.StringDurationEncoder
 	if c.Encoding == "console" {
 		c.EncoderConfig.EncodeLevel = zapcore.CapitalLevelEncoder
+	}
+	if len(files) > 0 {
+		c.OutputPaths = files
 	}
 	logger, err := c.Build()
 	if err != nil {

@@ -29,7 +29,7 @@ Exit codes: 0 success, 1 it ran and failed, 2 wrong usage (nothing ran).`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd.Flags(), os.LookupEnv) },
 	}
 	root.AddCommand(
-		newDemo(), newServe(), newRun(), newHarnesses(), newProbe(), newSession(), newShow(), newExport(), newValidate(), newVersion(), newFakeEngine(),
+		newDemo(), newServe(), newRun(), newHarnesses(), newProbe(), newSession(), newShow(), newView(), newExport(), newValidate(), newBench(), newVersion(), newFakeEngine(),
 	)
 	noteStart(root, started)
 	completeChoices(root)

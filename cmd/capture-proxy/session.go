@@ -54,6 +54,7 @@ func newSessionCreate(flags *controlFlags) *cobra.Command {
 	var engine struct{ url, key, authHeader, model, provider string }
 	var calls, tokens int
 	var quiet bool
+	continuity := &choice{"", []string{"auto", "on", "off"}}
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create a session",
@@ -67,6 +68,7 @@ func newSessionCreate(flags *controlFlags) *cobra.Command {
 				return err
 			}
 			req.LLMURL, req.APIKey, req.AuthHeader, req.Model, req.Provider = engine.url, engine.key, engine.authHeader, engine.model, engine.provider
+			req.Continuity = continuity.value
 			req.MaxModelCalls, req.MaxOutputTokens = session.whole("max-model-calls", calls), session.whole("max-output-tokens", tokens)
 			created, err := flags.client().Create(cmd.Context(), req)
 			if err != nil {
@@ -77,6 +79,7 @@ func newSessionCreate(flags *controlFlags) *cobra.Command {
 	}
 	f := cmd.Flags()
 	session.add(f)
+	f.Var(continuity, "continuity", continuity.usage("send the engine its own ids for the past of the conversation (default as the proxy has it)"))
 	f.IntVar(&calls, "max-model-calls", 0, "model calls, after which the proxy answers by itself that the budget is spent")
 	f.IntVar(&tokens, "max-output-tokens", 0, "output cap of every call in tokens")
 	f.StringVar(&engine.url, "llm-url", "", "the session's own engine")
@@ -214,6 +217,12 @@ func printStatus(w io.Writer, s *control.Status, asJSON bool) error {
 	}
 	if s.Error != nil {
 		rows = append(rows, []string{"error", plain(*s.Error)})
+	}
+	if s.KeyStored != nil && !*s.KeyStored {
+		rows = append(rows, []string{"engine key", "in memory only: it is lost when the proxy stops (see --secret)"})
+	}
+	if s.Webhook != nil {
+		rows = append(rows, []string{"webhook", string(*s.Webhook)})
 	}
 	if s.CaptureFailed != nil {
 		rows = append(rows, []string{"capture failed", plain(*s.CaptureFailed)})

@@ -10,21 +10,25 @@ import (
 
 	"captureproxy/export"
 	"captureproxy/export/show"
-	"captureproxy/store"
 )
 
 func newShow() *cobra.Command {
 	var flags controlFlags
-	var data string
+	var data, page string
+	var text textFlags
 	graph := &choice{"", []string{"mermaid", "dot"}}
 	cmd := &cobra.Command{
 		Use:   "show FILE|SESSION",
 		Short: "Show one screen about a rollout",
 		Long: `show draws a rollout: the graph as a tree, roles, counts, findings. It takes a document on disk (a dash is standard input)
-or, where there is no such file, a session: of a store that no proxy has open with --data, of a running proxy with --url.`,
+or, where there is no such file, a session: of a store that no proxy has open with --data, of a running proxy with --url.
+
+--html writes everything about it into one file that opens in a browser without scripts or a network.`,
 		Example: `  capture-proxy show rollout-s-1234.json
   capture-proxy show s-1234 --url http://127.0.0.1:8100
-  capture-proxy show --data ./capture-data s-1234 --graph dot | dot -Tsvg > graph.svg`,
+  capture-proxy show --data ./capture-data s-1234 --graph dot | dot -Tsvg > graph.svg
+  capture-proxy show --text rollout-s-1234.json
+  capture-proxy show rollout-s-1234.json --html rollout.html`,
 		Args: need("FILE or SESSION", cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var doc *export.Rollout
@@ -42,13 +46,21 @@ or, where there is no such file, a session: of a store that no proxy has open wi
 			if err != nil {
 				return err
 			}
+			if text.on {
+				return text.write(cmd.Context(), cmd.OutOrStdout(), doc)
+			}
+			if page != "" {
+				return text.writePage(cmd.Context(), page, doc)
+			}
 			return draw(cmd.OutOrStdout(), doc, graph.value, flags.json)
 		},
 	}
 	f := cmd.Flags()
 	flags.add(f)
-	f.StringVar(&data, "data", "", "directory of a store")
+	f.StringVar(&data, "data", "", "directory of a store, or the address of a database, postgres://…")
+	f.StringVar(&page, "html", "", "write one self-contained page into `FILE`, for a browser")
 	f.Var(graph, "graph", graph.usage("print the graph for another program"))
+	text.add(f)
 	return cmd
 }
 
@@ -65,26 +77,12 @@ func draw(w io.Writer, doc *export.Rollout, graph string, asJSON bool) error {
 	return show.Tree(w, doc, show.Options{Color: bool(colours(w))})
 }
 
-// storedDocument derives a session's document from a store on disk.
-func storedDocument(ctx context.Context, dir, id string) (_ *export.Rollout, err error) {
-	if _, err := os.Stat(dir); err != nil { // Open would make it
-		return nil, err
-	}
-	log, err := store.Open(dir, store.Options{})
+// storedDocument derives a session's document from a store that is not served.
+func storedDocument(ctx context.Context, data, id string) (_ *export.Rollout, err error) {
+	st, err := openData(ctx, data)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, log.Close()) }()
-	session, err := log.Session(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	calls, err := log.Calls(ctx, id)
-	switch {
-	case errors.Is(err, store.ErrDamaged) && session.CaptureFailed == "":
-		session.CaptureFailed = err.Error()
-	case err != nil && !errors.Is(err, store.ErrDamaged):
-		return nil, err
-	}
-	return export.Build(session, calls, export.Options{IncludeDiscarded: true, IncludeMessages: true, ProxyVersion: version()}), nil
+	defer func() { err = errors.Join(err, st.Close()) }()
+	return deriveStored(ctx, st, id, export.Options{IncludeDiscarded: true, IncludeMessages: true, ProxyVersion: version()})
 }

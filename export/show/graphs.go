@@ -11,7 +11,7 @@ import (
 // Mermaid writes the graph as a Mermaid flowchart.
 func Mermaid(w io.Writer, r *export.Rollout) error {
 	p := &printer{w: w}
-	role, number := roles(r), numbers(r)
+	role, number := Roles(r), numbers(r)
 	p.linef("flowchart TD")
 	for i := range r.Turns {
 		t := &r.Turns[i]
@@ -35,7 +35,7 @@ func Mermaid(w io.Writer, r *export.Rollout) error {
 // Dot writes the graph for Graphviz.
 func Dot(w io.Writer, r *export.Rollout) error {
 	p := &printer{w: w}
-	role, number := roles(r), numbers(r)
+	role, number := Roles(r), numbers(r)
 	style := map[string]string{
 		string(export.Agent):     `color="#2e7d32"`,
 		string(export.Auxiliary): `color="#757575",fontcolor="#757575"`,

@@ -47,8 +47,8 @@ func cut(s string, width int) string {
 	return string([]rune(s)[:max(width-1, 0)]) + "…"
 }
 
-// verdict says in words whether the rollout may be trained on, and if not what to do.
-func verdict(r *export.Rollout) string {
+// Verdict says in words whether the rollout may be trained on, and if not what to do.
+func Verdict(r *export.Rollout) string {
 	if r.Trainable {
 		return fmt.Sprintf("trainable: %s, %s", count(r.Stats.TrainableSequences, "row"), count(r.Stats.DistinctTrainableTokens, "token"))
 	}
@@ -60,21 +60,21 @@ func verdict(r *export.Rollout) string {
 	}
 	for _, f := range r.Validation {
 		if f.Level == validate.Fatal {
-			return "not trainable: " + string(f.Code) + advice(f.Code)
+			return "not trainable: " + string(f.Code) + Advice(f.Code)
 		}
 	}
 	for i := range r.Sequences {
 		for _, f := range r.Sequences[i].Validation {
 			if r.Sequences[i].Role == export.Agent && f.Level == validate.Fatal {
-				return "not trainable: " + string(f.Code) + advice(f.Code)
+				return "not trainable: " + string(f.Code) + Advice(f.Code)
 			}
 		}
 	}
 	return "not trainable: no agent row has a token to train"
 }
 
-// advice says what helps against a finding that forbids training.
-func advice(code validate.Code) string {
+// Advice says what helps against a finding that forbids training, "" where there is none to give. It begins with "; ".
+func Advice(code validate.Code) string {
 	switch code {
 	case validate.NoTurns:
 		return "; check that the harness uses the session's base URL and key"
@@ -101,8 +101,8 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// roles gives each turn the role of the rows it lies on, the agent's before the others.
-func roles(r *export.Rollout) map[string]export.Role {
+// Roles gives each turn the role of the rows it lies on, the agent's before the others.
+func Roles(r *export.Rollout) map[string]export.Role {
 	rank := map[export.Role]int{export.Agent: 3, export.Auxiliary: 2, export.Discarded: 1}
 	of := map[string]export.Role{}
 	for i := range r.Turns {

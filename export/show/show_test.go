@@ -133,7 +133,7 @@ func TestVerdict(t *testing.T) {
 		{export.Rollout{RolloutType: export.TypeTrain, Sequences: []export.Row{{Role: export.Agent, Validation: fatal(validate.EmptyResponse)}}}, "sampled nothing"},
 		{export.Rollout{RolloutType: export.TypeTrain}, "no agent row"},
 	} {
-		if got := verdict(&tc.r); !strings.Contains(got, tc.want) {
+		if got := Verdict(&tc.r); !strings.Contains(got, tc.want) {
 			t.Errorf("%q does not say %q", got, tc.want)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // Tree writes one screen about a rollout: what it is, whether it may be trained on, the graph, the rows, the findings.
 func Tree(w io.Writer, r *export.Rollout, o Options) error {
-	t := &tree{printer: printer{w: w}, r: r, o: o, role: roles(r), children: map[string][]int{}, drawn: make([]bool, len(r.Turns))}
+	t := &tree{printer: printer{w: w}, r: r, o: o, role: Roles(r), children: map[string][]int{}, drawn: make([]bool, len(r.Turns))}
 	t.o.Width = cmp.Or(o.Width, 100)
 	t.header()
 	t.graph()
@@ -82,10 +82,13 @@ func (t *tree) header() {
 	if r.Trainable {
 		style = green
 	}
-	t.line(style, "  "+verdict(r))
+	t.line(style, "  "+Verdict(r))
 	s := r.Stats
 	t.line("", fmt.Sprintf("  %s, %s, %s, %d discarded, %s", count(s.Turns, "turn"), count(s.Roots, "root"), count(s.Forks, "fork"),
 		s.Discarded, count(s.FailedCalls, "failed call")))
+	if text := continuity(r); text != "" {
+		t.line("", "  "+text)
+	}
 }
 
 func (t *tree) graph() {
@@ -132,6 +135,9 @@ func (t *tree) turn(turn *export.Turn, first, rest string) {
 	for _, f := range turn.Validation {
 		t.text(levelStyle(f.Level), rest+"    ", clean(f.String()))
 	}
+	if text := carried(turn); text != "" {
+		t.text(dim, rest+"    ", clean(text))
+	}
 	if b := turn.Break; b != nil {
 		t.text(yellow, rest+"    ", clean(fmt.Sprintf("continues %s, broken: %s: %s", turn.Continues, b.Cause, b.Detail)))
 	}
@@ -172,7 +178,7 @@ func (t *tree) skipPlain(i int, rest string) int {
 // plain reports whether a turn has one child and no remark.
 func (t *tree) plain(i int) bool {
 	turn := &t.r.Turns[i]
-	return len(t.children[turn.NodeID]) == 1 && len(turn.Validation) == 0 && turn.Break == nil && t.marks(turn) == ""
+	return len(t.children[turn.NodeID]) == 1 && len(turn.Validation) == 0 && turn.Break == nil && turn.NotContinued() == "" && t.marks(turn) == ""
 }
 
 func (t *tree) style(turn *export.Turn) string {

@@ -21,7 +21,7 @@ type message struct {
 // talk streams one call, written by hand so that what happens after [DONE] happens at once, and returns the answer.
 func talk(t *testing.T, p *proxy, session string, messages []message) message {
 	t.Helper()
-	body, err := json.Marshal(map[string]any{"model": "m", "stream": true, "messages": messages})
+	body, err := json.Marshal(map[string]any{"model": "m", "seed": 7, "stream": true, "messages": messages})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,10 @@ import (
 
 // chat answers POST /v1/chat/completions.
 func (e *Engine) chat(c *call) {
-	req, bad := parseRequest(c.r, c.body)
+	form := &e.wire.chat
+	req, bad := form.parse(c.r, c.body)
 	if bad == nil {
-		bad = e.check(req, true)
+		bad = form.check(e, req)
 	}
 	if bad != nil {
 		c.fail(bad)
@@ -20,36 +21,49 @@ func (e *Engine) chat(c *call) {
 	if !e.beginFault(c, req) {
 		return
 	}
-	prompt := req.forced
-	if prompt == nil {
-		prompt = c.vocab.prompt(req, true)
-	}
-	room, bad := e.room(req, len(prompt))
+	prompt, bad := e.forcedPrompt(req)
 	if bad != nil {
 		c.fail(bad)
 		return
 	}
-	if late := e.checkLate(req); late != nil {
-		c.failLate(late, req.Stream)
+	if prompt == nil {
+		prompt = form.prompt(c.vocab, req)
+	}
+	room, bad := form.room(e, req, len(prompt))
+	if bad != nil {
+		c.fail(bad)
 		return
 	}
-	a := e.answer(c, req, "chatcmpl-", prompt)
-	for i := range req.N {
-		g := &generation{index: i, variant: e.variant(req, i)}
-		g.named = req.toolChoice.Get("function").Exists()
-		c.vocab.generate(g, e.script(req, g.variant))
-		g.cut(room, req.stop, req.includeStop)
-		a.choices = append(a.choices, g)
+	if form.late != nil {
+		if late := form.late(e, req); late != nil {
+			c.failLate(late, req.Stream)
+			return
+		}
 	}
-	e.remember(a, nil)
+	a := e.sampled(c, req, form.prefix, prompt, room)
 	if req.Stream && c.fault.Kind != FaultJSONAnswer {
-		e.stream(a, chatChunks{a})
+		e.stream(a, form.stream(a))
 		return
 	}
 	if !e.wait(c, e.opts.FirstToken+time.Duration(a.longest())*e.opts.PerToken) {
 		return
 	}
-	c.whole(a.appendChat(make([]byte, 0, 1024+160*a.longest()*req.N+8*len(prompt))))
+	c.whole(form.whole(a, make([]byte, 0, 1024+160*a.longest()*req.N+8*len(prompt))))
+}
+
+// sampled samples the choices of an answer and remembers them.
+func (e *Engine) sampled(c *call, req *Request, prefix string, prompt []int32, room int) *answer {
+	a := e.answer(c, req, prefix, prompt)
+	for i := range req.N {
+		g := &generation{index: i, variant: e.variant(req, i)}
+		g.named = req.toolChoice.Get("function").Exists()
+		c.vocab.generate(g, e.opts.Odd.sampled(e.script(req, g.variant)))
+		e.opts.Odd.misfile(g)
+		g.cut(room, req.stop, req.includeStop)
+		a.choices = append(a.choices, g)
+	}
+	e.remember(a, nil)
+	return a
 }
 
 // answer starts an answer to a request.
@@ -86,9 +100,10 @@ func (a *answer) longest() int {
 
 // remember keeps what was truly sampled.
 func (e *Engine) remember(a *answer, prompts [][]int32) {
-	t := Truth{Prompt: a.prompt, Prompts: prompts, Sampled: make([][]int32, len(a.choices))}
+	t := truth{Truth: Truth{Prompt: a.prompt, Prompts: prompts, Sampled: make([][]int32, len(a.choices))}, sampler: a.sampler}
 	for i, g := range a.choices {
 		t.Sampled[i] = g.ids
+		t.variants = append(t.variants, g.variant)
 	}
 	e.journal.setTruth(a.id, t)
 }
@@ -101,7 +116,7 @@ func (c *call) failLate(bad *apiError, stream bool) {
 	}
 	c.setHeader("Content-Type", "text/event-stream; charset=utf-8")
 	c.w.WriteHeader(http.StatusOK)
-	body := bad.appendJSON([]byte("data: "), true)
+	body := c.spell([]byte("data: "), bad, true)
 	if _, err := c.w.Write(append(body, "\n\ndata: [DONE]\n\n"...)); err != nil {
 		c.gone = true
 	}
@@ -136,9 +151,8 @@ func (a *answer) appendChat(dst []byte) []byte {
 	return append(dst, `,"kv_transfer_params":null,"ec_transfer_params":null,"metrics":null}`...)
 }
 
-// appendMessage appends the message of a whole answer. A call that was cut off is raw text: vLLM's parser gives up on it.
-func (a *answer) appendMessage(dst []byte, g *generation) []byte {
-	var content, reasoning, calls []byte
+// parts are the fields of a whole answer's message. A call that was cut off is raw text: vLLM's parser gives up on it.
+func (g *generation) parts(call func(dst []byte, s span) []byte) (content, reasoning, calls []byte) {
 	for _, s := range g.spans {
 		from, to := min(s.from, g.limit), min(s.to, g.limit)
 		switch {
@@ -150,17 +164,28 @@ func (a *answer) appendMessage(dst []byte, g *generation) []byte {
 			if calls != nil {
 				calls = append(calls, ',')
 			}
-			calls = append(calls, `{"id":"`...)
-			calls = append(calls, s.id...)
-			calls = append(calls, `","type":"function","function":{"name":`...)
-			calls = appendString(calls, s.name)
-			calls = append(calls, `,"arguments":`...)
-			calls = appendString(calls, g.text[s.argsFrom:s.argsTo])
-			calls = append(calls, "}}"...)
+			calls = call(calls, s)
 		case s.kind == kindCall || s.kind == kindGlue && !g.whole():
 			content = append(content, g.text[from:to]...)
 		}
 	}
+	return content, reasoning, calls
+}
+
+// appendWholeCall appends a tool call of a whole answer.
+func (g *generation) appendWholeCall(dst []byte, s span) []byte {
+	dst = append(dst, `{"id":"`...)
+	dst = append(dst, s.id...)
+	dst = append(dst, `","type":"function","function":{"name":`...)
+	dst = appendString(dst, s.name)
+	dst = append(dst, `,"arguments":`...)
+	dst = appendString(dst, g.text[s.argsFrom:s.argsTo])
+	return append(dst, "}}"...)
+}
+
+// appendMessage appends the message of a whole answer.
+func (a *answer) appendMessage(dst []byte, g *generation) []byte {
+	content, reasoning, calls := g.parts(g.appendWholeCall)
 	dst = append(dst, `{"role":"assistant","content":`...)
 	if len(content) == 0 && !g.named && !a.forcedCall() {
 		dst = append(dst, "null"...)
@@ -173,7 +198,7 @@ func (a *answer) appendMessage(dst []byte, g *generation) []byte {
 		dst = append(dst, calls...)
 		dst = append(dst, ']')
 	}
-	dst = append(dst, `,"reasoning":`...)
+	dst = append(dst, `,"`+a.wire.reasoning+`":`...)
 	if len(reasoning) == 0 || a.req.noReasoning {
 		dst = append(dst, "null"...)
 	} else {

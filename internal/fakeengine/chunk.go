@@ -24,7 +24,7 @@ func (a chatChunks) chunk(dst []byte, g *generation, from, to int) []byte {
 	dst = append(dst, `,"delta":`...)
 	delta := len(dst)
 	dst = a.appendDelta(dst, g, g.shown(from), g.shown(to))
-	if string(dst[delta:]) == "{}" && !last && !a.showsIDs() {
+	if string(dst[delta:]) == "{}" && !last && (!a.showsIDs() || a.wire.losesHeld) {
 		return dst[:start] // held back by a parser; sent without text only for its ids
 	}
 	dst = append(dst, `,"logprobs":`...)
@@ -87,12 +87,12 @@ func (a chatChunks) appendDelta(dst []byte, g *generation, from, to int) []byte 
 	}
 	for _, s := range g.spans {
 		if s.kind == kindReasoning && s.from < to && from < s.to && !a.req.noReasoning {
-			member(`"reasoning":`)
+			member(`"` + a.wire.reasoning + `":`)
 			dst = appendString(dst, g.text[max(from, s.from):min(to, s.to)])
 		}
 	}
 	if a.req.noReasoning && len(dst) > start {
-		member(`"reasoning":null`)
+		member(`"` + a.wire.reasoning + `":null`)
 	}
 	for _, s := range g.spans {
 		named, args := s.shows(from, to)

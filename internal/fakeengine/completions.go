@@ -11,6 +11,10 @@ import (
 func (e *Engine) completions(c *call) {
 	req, bad := parseRequest(c.r, c.body)
 	if bad == nil {
+		req.returnIDs = req.returnIDs && e.wire.textIDs
+		if e.wire.anyModel {
+			req.Model = ""
+		}
 		bad = e.check(req, false)
 	}
 	if bad != nil {

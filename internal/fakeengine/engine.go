@@ -1,5 +1,6 @@
 // Package fakeengine is a scripted inference engine with real token ids. It answers chat and completions as vLLM 0.32.0
-// does on the wire, field by field, and serves the demo, the tests and the benchmark.
+// does on the wire, field by field, and serves the demo, the tests and the benchmark. [Options.Wire] makes it answer as
+// another engine or hosted API does; [Wires] lists them.
 //
 //	srv, err := fakeengine.Start(fakeengine.Options{Model: "policy"})
 //	defer srv.Close()
@@ -11,9 +12,14 @@
 // back unbroken, each prompt begins with the previous prompt and what was sampled for it, token by token. Damage to the
 // history shows as different ids.
 //
+// A wire (wire.go) is what differs: its routes, credentials and errors, what it refuses, where it has ids and logprobs. One
+// that speaks chat has a form of it; the native dialects of hosted APIs (native.go: Messages, Responses, generateContent)
+// turn their requests into chat's, so that the same script and template answer, and give it back in blocks. Those sign their
+// thoughts and refuse a changed one, as the real ones do: a relay that is not byte for byte is found out.
+//
 // It misbehaves on request (faults.go): by [Options.Fault] from Go, by the header X-Fake-Fault or by a marker such as
 // [[fault:cut 3]] in the last user message from any other process. What it was sent and what it truly sampled can be
-// asked for afterwards: [Engine.Requests], [Engine.Truth].
+// asked for afterwards, whatever the wire showed of it: [Engine.Requests], [Engine.Truth].
 package fakeengine
 
 import (
@@ -51,6 +57,12 @@ const (
 type Options struct {
 	// Addr is where Start listens; a free port on 127.0.0.1 when empty.
 	Addr string
+	// Wire is whose answers the engine gives; WireVLLM when empty.
+	Wire Wire
+	// Key is the credential that hosted wires ask for, in the way of each; any will do when empty.
+	Key string
+	// ToolsNeedNoReasoning: chat on the wires of OpenAI refuses function tools unless reasoning_effort is none.
+	ToolsNeedNoReasoning bool
 	// Model is the served name, MaxModelLen the context window in tokens.
 	Model       string
 	MaxModelLen int
@@ -62,7 +74,7 @@ type Options struct {
 	// Script overrides the built-in script. Variant differs between samples of one prompt and is 0 at temperature 0.
 	Script func(req *Request, variant uint64) Reply
 
-	LogprobsMode LogprobsMode // Processed when empty
+	LogprobsMode LogprobsMode // the wire's own when empty: Processed for vLLM
 	// TokenLabels spells tokens as "token_id:N" unless a request says otherwise.
 	TokenLabels bool
 	// ChunkTokens is the number of ids per streamed chunk; 0 varies it between 1 and 4.
@@ -70,6 +82,10 @@ type Options struct {
 	// FirstToken and PerToken delay the answer.
 	FirstToken time.Duration
 	PerToken   time.Duration
+
+	// Odd makes conversations break that come back whole, and Forced what becomes of prompt ids beside messages.
+	Odd    Odd
+	Forced Forced
 
 	// Fault is asked for every call; the zero Fault is a good answer. A fault named by the request itself goes first.
 	Fault func(req *Request) Fault
@@ -87,9 +103,6 @@ func (o Options) withDefaults() Options {
 	if o.Steps == 0 {
 		o.Steps = DefaultSteps
 	}
-	if o.LogprobsMode == "" {
-		o.LogprobsMode = Processed
-	}
 	if o.Keep == 0 {
 		o.Keep = DefaultKeep
 	}
@@ -98,27 +111,45 @@ func (o Options) withDefaults() Options {
 
 // Engine is the scripted engine, an http.Handler.
 type Engine struct {
-	opts    Options
-	vocab   func() (*vocab, error) // loaded on first use
-	samples atomic.Uint64          // counts sampled calls, so that no two are alike at temperature > 0
-	journal journal
-	once    onceFaults
+	opts          Options
+	wire          *wire
+	vocab         func() (*vocab, error) // loaded on first use
+	samples       atomic.Uint64          // counts sampled calls, so that no two are alike at temperature > 0
+	forced        atomic.Int64           // calls with prompt ids beside messages
+	journal       journal
+	responsesKept keptResponses
+	once          onceFaults
 }
 
-// New returns an engine. Its vocabulary is loaded with the first request.
+// New returns an engine that plays a wire of [Wires]; another name gives vLLM's, and Start refuses it. Its vocabulary is
+// loaded with the first request.
 func New(opts Options) *Engine {
 	opts = opts.withDefaults()
+	w, err := wireOf(opts.Wire)
+	if err != nil {
+		w = vllmWire()
+	}
+	if opts.LogprobsMode == "" {
+		opts.LogprobsMode = w.mode
+	}
+	if opts.ChunkTokens == 0 {
+		opts.ChunkTokens = w.chunkTokens
+	}
 	return &Engine{
 		opts: opts,
+		wire: w,
 		vocab: sync.OnceValues(func() (*vocab, error) {
 			enc, err := tokenize.Load(tokenize.O200K)
 			if err != nil {
 				return nil, err
 			}
-			return newVocab(enc), nil
+			v := newVocab(enc)
+			v.odd = opts.Odd
+			return v, nil
 		}),
-		journal: newJournal(opts.Keep),
-		once:    onceFaults{limit: opts.Keep},
+		journal:       newJournal(opts.Keep),
+		once:          onceFaults{limit: opts.Keep},
+		responsesKept: keptResponses{limit: opts.Keep},
 	}
 }
 
@@ -153,6 +184,8 @@ type call struct {
 	w     http.ResponseWriter
 	r     *http.Request
 	body  []byte
+	wire  *wire
+	spell func(dst []byte, bad *apiError, event bool) []byte
 	vocab *vocab
 	fault Fault
 	gone  bool // a write failed: the client hung up
@@ -160,7 +193,12 @@ type call struct {
 
 // ServeHTTP answers one request and remembers it.
 func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{w: w, r: r}
+	c := &call{w: w, r: r, wire: e.wire, spell: e.wire.spell}
+	if e.wire.compat != nil && e.wire.compat(r.URL.Path) {
+		if c.spell = spellOpenAI; e.wire.spellCompat != nil {
+			c.spell = e.wire.spellCompat
+		}
+	}
 	body, err := readBody(r)
 	c.body = body
 	entry := e.journal.begin(r, body)
@@ -168,17 +206,25 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client hung up while sending
 	}
-	c.setHeader("Server", "uvicorn")
+	if e.wire.server != "" {
+		c.setHeader("Server", e.wire.server)
+	}
 	c.setHeader("Vary", "Origin")
 
-	rt, ok := routeOf(r.URL.Path)
+	if e.wire.auth != nil {
+		if bad := e.wire.auth(e, r); bad != nil {
+			c.fail(bad)
+			return
+		}
+	}
+	rt, ok := e.wire.routes(r.URL.Path)
 	switch {
 	case !ok:
-		c.detail(http.StatusNotFound, "Not Found")
+		c.missing(http.StatusNotFound)
 		return
 	case r.Method != rt.method:
 		c.setHeader("Allow", rt.method)
-		c.detail(http.StatusMethodNotAllowed, "Method Not Allowed")
+		c.missing(http.StatusMethodNotAllowed)
 		return
 	case r.Header.Get("Content-Encoding") != "":
 		c.detail(http.StatusBadRequest, "There was an error parsing the body")
@@ -215,6 +261,9 @@ const idleTimeout = 5 * time.Second
 
 // Start listens and serves until Close.
 func Start(opts Options) (*Server, error) {
+	if _, err := wireOf(opts.Wire); err != nil {
+		return nil, err
+	}
 	e := New(opts)
 	if _, err := e.vocab(); err != nil {
 		return nil, fmt.Errorf("fakeengine: %w", err)

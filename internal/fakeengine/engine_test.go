@@ -327,9 +327,10 @@ func FuzzChat(f *testing.F) {
 	f.Add([]byte(`{"messages":[{"role":"user","content":"hi"}],"n":2,"seed":1,"stop":["x"],"max_tokens":5}`))
 	f.Add([]byte(`{"messages":[{"role":"assistant","tool_calls":[{"function":{"arguments":"{"}}]}],"tools":[` + bashTool + `],"tool_choice":"required"}`))
 	f.Add([]byte(`{"messages":"x","prompt":[[1],"a"],"kv_transfer_params":{"prompt_token_ids":[1]},"logprobs":3,"top_logprobs":20}`))
+	f.Add([]byte(`{"messages":[{"role":"user","content":"hi"}],"prompt":"hi","n":2,"n":100000000000}`)) // the last one counts, and is refused
 	e := New(Options{MaxModelLen: 4096})
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if n := gjson.GetBytes(body, "n").Int(); n > 8 || strings.Contains(string(body), "fault:") {
+		if samples := samplesOf(body); samples > 64 && samples <= maxN || strings.Contains(string(body), "fault:") {
 			return // slow by right
 		}
 		for _, path := range []string{"/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"} {
@@ -342,4 +343,23 @@ func FuzzChat(f *testing.F) {
 			}
 		}
 	})
+}
+
+// samplesOf is how many answers a body asks for, each prompt of a list by itself. Of a name that comes twice the engine takes the
+// last, so that the first says nothing.
+func samplesOf(body []byte) int64 {
+	n, prompts := int64(1), int64(1)
+	gjson.ParseBytes(body).ForEach(func(key, v gjson.Result) bool {
+		switch key.String() {
+		case "n":
+			n = v.Int()
+		case "prompt":
+			prompts = max(1, int64(len(v.Array())))
+		}
+		return true
+	})
+	if n > maxN {
+		return n // refused, whatever else is there
+	}
+	return min(n*prompts, maxN)
 }

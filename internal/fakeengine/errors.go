@@ -11,6 +11,8 @@ type apiError struct {
 	Message string
 	Type    string
 	Param   string // "" is null on the wire
+	Code    string // a hosted API's word for it, "" is null; vLLM and SGLang give the status
+	More    string // further members, as JSON
 }
 
 func badRequest(param, message string) *apiError {
@@ -61,7 +63,17 @@ func (c *call) json(status int, body []byte) {
 	}
 }
 
-func (c *call) fail(e *apiError) { c.json(e.Status, e.appendJSON(nil, false)) }
+func (c *call) fail(e *apiError) { c.json(e.Status, c.spell(nil, e, false)) }
+
+// missing answers where a path or method has no handler.
+func (c *call) missing(status int) {
+	if c.wire.missing == nil {
+		text := http.StatusText(status)
+		c.detail(status, text)
+		return
+	}
+	c.fail(c.wire.missing(c.r, status))
+}
 
 // detail answers as vLLM's web framework does where no handler of vLLM's own was reached.
 func (c *call) detail(status int, text string) {

@@ -222,8 +222,16 @@ func (s *sender) mishap() bool {
 	case FaultErrorEvent:
 		e := apiError{Status: http.StatusInternalServerError, Type: "InternalServerError",
 			Message: "EngineCore encountered an issue. See stack trace (above) for the root cause."}
-		s.send(append(e.appendJSON([]byte("data: "), true), "\n\n"...))
-		s.done()
+		failed := s.failing(nil, &e)
+		if s.reframe != nil {
+			failed = s.reframe(failed, s.events)
+		}
+		s.send(failed)
+		if s.wire.stopsDone {
+			s.ended = true
+		} else {
+			s.done()
+		}
 		return false
 	case FaultGarbage:
 		f.Kind = ""

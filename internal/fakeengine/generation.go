@@ -47,6 +47,9 @@ type generation struct {
 	hasCalls   bool   // the shown text holds a whole tool call
 }
 
+// callPrefix begins the ids of tool calls.
+const callPrefix = "chatcmpl-tool-"
+
 // generate lays out a reply as sampled ids, in exactly the pieces that the template renders history in.
 func (v *vocab) generate(g *generation, r Reply) {
 	size := len(r.Reasoning) + len(r.Content) + 64
@@ -70,7 +73,7 @@ func (v *vocab) generate(g *generation, r Reply) {
 		if i > 0 {
 			g.piece(v, kindGlue, callGlue)
 		}
-		body := c.body()
+		body := c.body(canonicalArguments)
 		from := len(g.text)
 		g.addSpecial(idCall)
 		inner := len(g.text)
@@ -78,7 +81,7 @@ func (v *vocab) generate(g *generation, r Reply) {
 		g.addSpecial(idCallEnd)
 		g.spans = append(g.spans, span{
 			kind: kindCall, from: from, to: len(g.text), name: c.Name, index: i,
-			id:      string(appendHex([]byte("chatcmpl-tool-"), rand.Uint64())),
+			id:      string(appendHex([]byte(callPrefix), rand.Uint64())),
 			nameEnd: inner + body.nameEnd, argsFrom: inner + body.argsFrom, argsTo: inner + body.argsTo,
 		})
 	}
@@ -109,7 +112,7 @@ func (g *generation) addSpecial(id int32) {
 // add appends text token by token. A character that a token leaves unfinished counts from the token that ends it.
 func (g *generation) add(v *vocab, text string) {
 	from := len(g.text)
-	for _, id := range v.encode(text) {
+	for _, id := range v.odd.tokens(v, text) {
 		token, _ := v.token(id) // encode gives ids of the vocabulary only
 		g.text = append(g.text, token...)
 		g.ids = append(g.ids, id)

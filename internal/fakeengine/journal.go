@@ -20,8 +20,30 @@ type Received struct {
 type Truth struct {
 	Prompt  []int32
 	Sampled [][]int32 // by choice index
+	// Logprobs are those of Sampled, as the engine's wire defines them.
+	Logprobs [][]float64
 	// Prompts has one prompt per choice where a completions call gave several; else nil.
 	Prompts [][]int32
+}
+
+// truth is a Truth whose logprobs are counted when it is asked for.
+type truth struct {
+	Truth
+	sampler  sampler
+	variants []uint64 // by choice index
+}
+
+func (t truth) whole() Truth {
+	out := t.Truth
+	out.Sampled = slices.Clone(t.Sampled)
+	out.Logprobs = make([][]float64, len(t.Sampled))
+	for i, ids := range t.Sampled {
+		out.Logprobs[i] = make([]float64, len(ids))
+		for j := range ids {
+			out.Logprobs[i][j] = t.sampler.at(j, t.variants[i]).sampled()
+		}
+	}
+	return out
 }
 
 // journal remembers the last requests and truths.
@@ -30,12 +52,12 @@ type journal struct {
 
 	mu       sync.Mutex
 	requests []*Received // oldest first
-	truths   map[string]Truth
+	truths   map[string]truth
 	order    []string // keys of truths, oldest first
 }
 
 func newJournal(keep int) journal {
-	return journal{keep: keep, truths: make(map[string]Truth)}
+	return journal{keep: keep, truths: make(map[string]truth)}
 }
 
 func (j *journal) begin(r *http.Request, body []byte) *Received {
@@ -52,7 +74,7 @@ func (j *journal) end(entry *Received, hungUp bool) {
 	entry.Done, entry.HungUp = true, hungUp
 }
 
-func (j *journal) setTruth(id string, t Truth) {
+func (j *journal) setTruth(id string, t truth) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if _, ok := j.truths[id]; !ok {
@@ -86,11 +108,10 @@ func (e *Engine) Requests() []Received {
 	return out
 }
 
-// Truth returns the ids behind an answer by its id ("chatcmpl-…", "cmpl-…"), unless it was never given or is forgotten.
+// Truth returns the ids behind an answer by its id ("chatcmpl-…", "msg_…"), unless it was never given or is forgotten.
 func (e *Engine) Truth(id string) (Truth, bool) {
 	e.journal.mu.Lock()
 	defer e.journal.mu.Unlock()
 	t, ok := e.journal.truths[id]
-	t.Sampled = slices.Clone(t.Sampled)
-	return t, ok
+	return t.whole(), ok
 }

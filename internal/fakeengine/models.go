@@ -13,7 +13,7 @@ func (e *Engine) models(c *call) {
 	created := strconv.FormatInt(time.Now().Unix(), 10)
 	dst := append([]byte(nil), `{"object":"list","data":[{"id":`...)
 	dst = appendString(dst, e.opts.Model)
-	dst = append(dst, `,"object":"model","created":`+created+`,"owned_by":"vllm","root":`...)
+	dst = append(dst, `,"object":"model","created":`+created+`,"owned_by":"`+e.wire.owner+`","root":`...)
 	dst = appendString(dst, e.opts.Model)
 	dst = appendInt(dst, `,"parent":null,"max_model_len":`, e.opts.MaxModelLen)
 	dst = append(dst, `,"permission":[{"id":"modelperm-868cf4b234f9d98b","object":"model_permission","created":`+created+
@@ -29,7 +29,7 @@ func (e *Engine) health(c *call) {
 }
 
 // version answers GET /version.
-func (e *Engine) version(c *call) { c.json(http.StatusOK, []byte(`{"version":"0.32.0"}`)) }
+func (e *Engine) version(c *call) { c.json(http.StatusOK, []byte(`{"version":"`+e.wire.version+`"}`)) }
 
 // tokenize answers POST /tokenize, for text and for messages.
 func (e *Engine) tokenize(c *call) {

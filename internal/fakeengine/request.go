@@ -8,6 +8,9 @@ import (
 	"github.com/tidwall/gjson"
 )
 
+// maxN bounds the samples of one call, whose number costs its sender nothing.
+const maxN = 16384
+
 // Request is a chat or completions call, parsed.
 type Request struct {
 	Path   string
@@ -149,6 +152,9 @@ func (r *Request) set(key string, v gjson.Result) *apiError {
 	case "n":
 		if r.N = int(v.Int()); r.N < 1 {
 			return badRequest("", fmt.Sprintf("n must be at least 1, got %d.", r.N))
+		}
+		if r.N > maxN {
+			return badRequest("", fmt.Sprintf("n must be at most %d, got %d.", maxN, r.N))
 		}
 	case "max_tokens", "max_completion_tokens":
 		if r.MaxTokens != 0 && key == "max_tokens" { // max_completion_tokens wins

@@ -77,7 +77,15 @@ func (a *answer) appendRow(dst []byte, g *generation, i int) []byte {
 	dst = append(dst, `,"bytes":`...)
 	dst = appendByteValues(dst, text)
 	dst = append(dst, `,"top_logprobs":[`...)
-	if k := a.req.topLogprobs; k > 0 {
+	if k := a.req.topLogprobs; k > 0 && a.wire.bestFirst {
+		n := 0
+		a.best(g, i, k, func(alt int32, spelled []byte, logprob float64) {
+			if n++; n > 1 {
+				dst = append(dst, ',')
+			}
+			dst = a.appendTop(dst, alt, spelled, logprob)
+		})
+	} else if k > 0 {
 		dst = a.appendTop(dst, id, text, p.sampled())
 		a.sampler.alternatives(p, id, k, func(alt int32, logprob float64) {
 			dst = append(dst, ',')
@@ -85,6 +93,25 @@ func (a *answer) appendRow(dst []byte, g *generation, i int) []byte {
 		})
 	}
 	return append(dst, "]}"...)
+}
+
+// best calls f with the k best tokens at the place of id i, best first.
+func (a *answer) best(g *generation, i, k int, f func(id int32, text []byte, logprob float64)) {
+	id, p, n := g.ids[i], a.sampler.at(i, g.variant), 0
+	each := func(alt int32, text []byte, logprob float64) {
+		if n++; n <= k {
+			f(alt, text, logprob)
+		}
+	}
+	if !p.second {
+		each(id, g.row(i), p.sampled())
+	}
+	a.sampler.alternatives(p, id, k+1, func(alt int32, logprob float64) {
+		each(alt, a.loneText(alt), logprob)
+		if p.second && n == 1 {
+			each(id, g.row(i), p.sampled())
+		}
+	})
 }
 
 // appendTop appends one entry of top_logprobs. Its bytes are those of the token as spelled, token_id:N included; that is

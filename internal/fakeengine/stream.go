@@ -1,6 +1,7 @@
 package fakeengine
 
 import (
+	"bytes"
 	"net/http"
 	"time"
 )
@@ -15,12 +16,15 @@ type chunks interface {
 	usage(dst []byte) []byte
 }
 
+// tailed are chunks with more behind the choices, before the usage: whole frames.
+type tailed interface{ tail(dst []byte) []byte }
+
 // stream answers with server-sent events, the choices in turns.
 func (e *Engine) stream(a *answer, events chunks) {
-	s := &sender{call: a.call, engine: e, out: http.NewResponseController(a.w)}
+	s := newSender(e, a.call)
 	s.open()
 	defer s.close()
-	if e.opts.FirstToken > 0 && !(s.flush() && e.wait(a.call, e.opts.FirstToken)) {
+	if !s.begin() {
 		return
 	}
 	huge := a.fault.Kind == FaultHugeFirst
@@ -56,6 +60,9 @@ func (e *Engine) stream(a *answer, events chunks) {
 	}
 	if s.over() {
 		return
+	}
+	if t, ok := events.(tailed); ok {
+		s.frames(t.tail(nil))
 	}
 	if a.req.usage && a.fault.Kind != FaultNoUsage {
 		s.event(events.usage)
@@ -120,10 +127,50 @@ type sender struct {
 	events int
 	ended  bool // nothing more may be sent
 	zip    *gzipWriter
+	// closing ends a good stream, failing is an error within one; both are whole frames.
+	closing string
+	failing func(dst []byte, bad *apiError) []byte
+	// reframe respells the nth frame where a dialect does not write events as most do; nil where it does.
+	reframe     func(frame []byte, n int) []byte
+	contentType string
+}
+
+// newSender returns the sender of a chat stream.
+func newSender(e *Engine, c *call) *sender {
+	return &sender{
+		call: c, engine: e, out: http.NewResponseController(c.w), closing: "data: [DONE]\n\n",
+		contentType: "text/event-stream; charset=utf-8",
+		failing: func(dst []byte, bad *apiError) []byte {
+			return append(c.spell(append(dst, "data: "...), bad, true), "\n\n"...)
+		},
+	}
+}
+
+// begin waits for the first token; it reports whether to go on.
+func (s *sender) begin() bool {
+	d := s.engine.opts.FirstToken
+	return d <= 0 || (s.wire.lateHeaders || s.flush()) && s.engine.wait(s.call, d)
+}
+
+// frames sends whole frames, each an event of its own.
+func (s *sender) frames(b []byte) {
+	for len(b) > 0 && !s.over() && s.mishap() {
+		end := len(b)
+		if i := bytes.Index(b, []byte("\n\n")); i >= 0 {
+			end = i + 2
+		}
+		if s.reframe != nil {
+			s.send(s.reframe(b[:end], s.events))
+		} else {
+			s.send(b[:end])
+		}
+		s.events++
+		b = b[end:]
+	}
 }
 
 func (s *sender) open() {
-	contentType := "text/event-stream; charset=utf-8"
+	contentType := s.contentType
 	if s.fault.Kind == FaultJSONType {
 		contentType = "application/json"
 	}
@@ -151,8 +198,8 @@ func (s *sender) event(write func(dst []byte) []byte) {
 }
 
 func (s *sender) done() {
-	if !s.over() {
-		s.send([]byte("data: [DONE]\n\n"))
+	if !s.over() && s.closing != "" {
+		s.send([]byte(s.closing))
 	}
 	s.ended = true
 }

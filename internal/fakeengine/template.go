@@ -81,14 +81,15 @@ func (v *vocab) message(m Message) []int32 {
 	}
 	ids := v.open(nil, role)
 	if role == "assistant" {
-		ids = v.reply(ids, m.reply())
+		ids = v.reply(ids, v.odd.history(m.reply()))
 	} else {
 		ids = append(ids, v.encode(m.Text())...)
 	}
 	return v.close(ids)
 }
 
-// reply appends what the engine samples for a reply, its final idEnd excepted.
+// reply appends what the template renders of a reply, its final idEnd excepted: what the engine sampled for it, unless the
+// engine is an odd one.
 func (v *vocab) reply(ids []int32, r Reply) []int32 {
 	if r.Reasoning != "" {
 		ids = append(ids, idThink)
@@ -101,7 +102,7 @@ func (v *vocab) reply(ids []int32, r Reply) []int32 {
 			ids = append(ids, v.encode(callGlue)...)
 		}
 		ids = append(ids, idCall)
-		ids = append(ids, v.encode(c.body().text)...)
+		ids = append(ids, v.encode(c.body(v.odd.spell()).text)...)
 		ids = append(ids, idCallEnd)
 	}
 	return ids
@@ -127,13 +128,13 @@ type callBody struct {
 	argsFrom, argsTo int
 }
 
-func (c ToolCall) body() callBody {
+func (c ToolCall) body(spell func(arguments string) string) callBody {
 	b := append([]byte(nil), "\n{\"name\": "...)
 	b = appendString(b, c.Name)
 	out := callBody{nameEnd: len(b)}
 	b = append(b, `, "arguments": `...)
 	out.argsFrom = len(b)
-	b = append(b, canonicalArguments(c.Arguments)...)
+	b = append(b, spell(c.Arguments)...)
 	out.argsTo = len(b)
 	out.text = string(append(b, "}\n"...))
 	return out

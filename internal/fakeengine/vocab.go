@@ -32,6 +32,7 @@ type vocab struct {
 	texts    idCache // by text
 	messages idCache // by a message's raw JSON
 	tools    idCache // by a manifest's raw JSON
+	odd      Odd
 }
 
 // cacheBytes bounds each of a vocab's caches.

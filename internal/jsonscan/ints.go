@@ -1,5 +1,10 @@
 package jsonscan
 
+import (
+	"bytes"
+	"slices"
+)
+
 // AppendInts consumes the next value, an array of whole numbers of 32 bits, and appends them to dst. array is false, and
 // the value skipped, when it is no array; whole is false when an element is something else, which is then left out.
 //
@@ -29,6 +34,9 @@ func (c *Cursor) AppendInts(dst []int32) (out []int32, array, whole bool) {
 // nothing is consumed or kept, when it meets anything else; the careful way then decides what that is.
 func (c *Cursor) plainInts(dst *[]int32) (end int, ok bool) {
 	b, out, kept := c.buf, *dst, len(*dst)
+	if stop := bytes.IndexByte(b[c.pos:], ']'); stop > 1 { // one allocation rather than twelve
+		out = slices.Grow(out, bytes.Count(b[c.pos:c.pos+stop], []byte{','})+1)
+	}
 	for i := c.pos + 1; i < len(b); {
 		start, n := i, int64(0)
 		for i < len(b) && b[i]-'0' <= 9 {

@@ -264,22 +264,3 @@ func FuzzAppendInts(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkInts(b *testing.B) {
-	doc := []byte("[1" + strings.Repeat(",12345", 10000) + "]")
-	b.SetBytes(int64(len(doc)))
-	var ids []int32
-	for b.Loop() {
-		c := New(doc)
-		ids, _, _ = c.AppendInts(ids[:0])
-	}
-}
-
-func BenchmarkSkip(b *testing.B) {
-	doc := []byte(`{"messages":[` + strings.Repeat(`{"role":"user","content":"`+strings.Repeat("some plain text ", 40)+`"},`, 20) + `{}]}`)
-	b.SetBytes(int64(len(doc)))
-	for b.Loop() {
-		c := New(doc)
-		c.Skip()
-	}
-}

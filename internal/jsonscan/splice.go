@@ -78,7 +78,13 @@ type Doc struct {
 	Members []Member
 	open    int // offset of '{'
 	close   int // offset of '}'
+	// last is where each key stands last, for documents with so many members that looking for one costs.
+	last map[string]int
 }
+
+// manyMembers is how many members a document has that nobody writes by hand: looking for each key among all of them would
+// take a second for a megabyte.
+const manyMembers = 256
 
 // ParseDoc scans a whole document, which must be one object.
 func ParseDoc(b []byte) (*Doc, error) {
@@ -99,15 +105,40 @@ func ParseDoc(b []byte) (*Doc, error) {
 	if err := c.End(); err != nil {
 		return nil, err
 	}
+	if len(d.Members) > manyMembers {
+		d.last = make(map[string]int)
+		for i := range d.Members {
+			d.last[d.Members[i].Key] = i
+		}
+	}
 	return d, nil
+}
+
+// Counts says whether a member is the last one with its key.
+func (d *Doc) Counts(member int) bool {
+	return d.find(d.Members[member].Key, member) == member
+}
+
+// find returns where a key stands last, from a member on; -1 when it does not.
+func (d *Doc) find(key string, from int) int {
+	if d.last != nil {
+		if i, ok := d.last[key]; ok {
+			return i
+		}
+		return -1
+	}
+	for i := len(d.Members) - 1; i >= from; i-- {
+		if d.Members[i].Key == key {
+			return i
+		}
+	}
+	return -1
 }
 
 // Get returns the value of a key, nil when it is absent. Of repeated keys the last one counts.
 func (d *Doc) Get(key string) []byte {
-	for i := len(d.Members) - 1; i >= 0; i-- {
-		if d.Members[i].Key == key {
-			return d.Members[i].Raw(d.Bytes)
-		}
+	if i := d.find(key, 0); i >= 0 {
+		return d.Members[i].Raw(d.Bytes)
 	}
 	return nil
 }
@@ -120,7 +151,7 @@ type Change struct {
 
 // Edit appends the document with the changes done to dst. Everything else keeps its bytes.
 func (d *Doc) Edit(dst []byte, changes []Change) []byte {
-	var splices []Splice
+	splices := make([]Splice, 0, len(changes)+1)
 	eraser := NewEraser()
 	done := make([]bool, len(changes))
 	for i := range d.Members {
@@ -141,7 +172,13 @@ func (d *Doc) Edit(dst []byte, changes []Change) []byte {
 	}
 	kept := eraser.kept
 	splices = eraser.Close(splices)
-	var added []byte
+	room := 0
+	for i, ch := range changes {
+		if !done[i] && ch.To != nil {
+			room += len(ch.Key) + len(ch.To) + len(`,"":`)
+		}
+	}
+	added := make([]byte, 0, room)
 	for i, ch := range changes {
 		if done[i] || ch.To == nil {
 			continue

@@ -1,6 +1,7 @@
 package jsonscan
 
 import (
+	"slices"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -70,8 +71,16 @@ func hex4(b []byte) rune {
 // AppendQuote appends s as a JSON string. Bytes that are no valid UTF-8 become U+FFFD; nothing is escaped for HTML.
 func AppendQuote[T ~string | ~[]byte](dst []byte, s T) []byte {
 	const hex = "0123456789abcdef"
-	dst = append(dst, '"')
+	dst = append(slices.Grow(dst, len(s)+2), '"')
 	for i := 0; i < len(s); {
+		start := i
+		for i < len(s) && s[i] >= 0x20 && s[i] < utf8.RuneSelf && s[i] != '"' && s[i] != '\\' {
+			i++
+		}
+		dst = append(dst, s[start:i]...)
+		if i == len(s) {
+			break
+		}
 		b := s[i]
 		switch {
 		case b == '"' || b == '\\':
@@ -84,8 +93,6 @@ func AppendQuote[T ~string | ~[]byte](dst []byte, s T) []byte {
 			dst = append(dst, '\\', 'r')
 		case b < 0x20:
 			dst = append(dst, '\\', 'u', '0', '0', hex[b>>4], hex[b&15])
-		case b < utf8.RuneSelf:
-			dst = append(dst, b)
 		default:
 			end := min(i+utf8.UTFMax, len(s))
 			r, n := utf8.DecodeRuneInString(string(s[i:end]))

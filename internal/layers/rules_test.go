@@ -23,6 +23,7 @@ var house = []layer{
 	{"internal/jsonscan", nil},
 	{"internal/wiretest", nil},
 	{"internal/layers", nil},
+	{"internal/pgtest", nil},
 	{"tokenize", nil},
 	{"graph", []string{"internal/record"}},
 	{"validate", []string{"internal/record", "graph"}},
@@ -32,14 +33,22 @@ var house = []layer{
 	{"store", []string{"internal/record"}},
 	{"store/...", []string{"internal/record", "store"}},
 	{"internal/fakeengine", []string{"tokenize"}},
+	{"proxy/continuity", []string{"internal/record", "internal/jsonscan", "graph"}},
 	{"proxy/dialect", below},
 	{"proxy/engine", below},
-	{"proxy/session", append([]string{"proxy/dialect", "proxy/engine"}, below...)},
-	{"proxy/control", append([]string{"proxy/dialect", "proxy/engine", "proxy/session"}, below...)},
-	{"proxy/ui", append([]string{"proxy/session", "proxy/control"}, below...)},
-	{"proxy", append([]string{"proxy/dialect", "proxy/engine", "proxy/session"}, below...)},
+	{"proxy/secret", nil},
+	{"proxy/events", []string{"internal/record"}},
+	{"proxy/session", append([]string{"proxy/continuity", "proxy/dialect", "proxy/engine", "proxy/events"}, below...)},
+	{"proxy/control", append([]string{"proxy/dialect", "proxy/engine", "proxy/events", "proxy/secret", "proxy/session"}, below...)},
+	{"proxy/webhook", append([]string{"proxy/secret", "proxy/session"}, below...)},
+	{"proxy/ui", append([]string{"proxy/events", "proxy/session", "proxy/control", "export/show"}, below...)},
+	{"proxy", append([]string{"proxy/continuity", "proxy/dialect", "proxy/engine", "proxy/session"}, below...)},
+	{"internal/chaos", nil},
+	{"proxy/metrics", []string{"internal/record", "proxy"}},
+	{"proxy/tracing", []string{"internal/record", "proxy"}},
+	{"internal/bench", []string{"internal/record", "graph", "validate", "export", "store", "proxy/control", "proxy/dialect", "proxy/engine", "proxy/session"}},
 	{"internal/e2e", []string{"internal/record", "graph", "validate", "export"}},
-	{"cmd/...", append([]string{"cmd/...", "proxy", "proxy/...", "export/...", "validate/reconcile", "internal/fakeengine"}, below...)},
+	{"cmd/...", append([]string{"cmd/...", "proxy", "proxy/...", "store/postgres", "export/...", "validate/reconcile", "internal/fakeengine", "internal/bench"}, below...)},
 }
 
 // below is what the edge stands on.
@@ -47,7 +56,7 @@ var below = []string{"internal/record", "internal/jsonscan", "graph", "validate"
 
 // pure lists the packages that know no HTTP, no database, no file, no clock and no chance: the same log gives the same
 // document, byte for byte.
-var pure = []string{"internal/record", "internal/jsonscan", "graph", "validate", "export", "validate/reconcile"}
+var pure = []string{"internal/record", "internal/jsonscan", "graph", "validate", "export", "validate/reconcile", "proxy/continuity"}
 
 // impure are the standard library's packages that pure ones keep away from.
 var impure = []string{"net", "net/...", "database/...", "os", "os/...", "syscall", "math/rand", "math/rand/...", "crypto/rand"}
@@ -124,7 +133,7 @@ func checkPure(files []source) (wrong []string) {
 
 // checkHelpers keeps what only tests need out of the program.
 func checkHelpers(files []source) (wrong []string) {
-	helpers := []string{"internal/wiretest", "store/storetest"}
+	helpers := []string{"internal/wiretest", "internal/pgtest", "store/storetest"}
 	for _, f := range files {
 		if f.test || slices.Contains(helpers, f.dir) {
 			continue

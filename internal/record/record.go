@@ -149,6 +149,30 @@ type Edit struct {
 	Behaviour bool `json:"behaviour,omitempty"`
 }
 
+// ParamPromptIDs is the Param of the edit that says how a call carries on an earlier turn by that turn's own ids: To is then
+// a Continued. Where To is null it does not, although its messages go on with something, and Why begins with the reason.
+const ParamPromptIDs = "prompt_token_ids"
+
+// Continued is how a prompt was made of an earlier turn's ids and what is new.
+type Continued struct {
+	// Field is the one that the ids went upstream in.
+	Field string `json:"field"`
+	// Call and Choice name the turn that is carried on.
+	Call   int `json:"call"`
+	Choice int `json:"choice"`
+	// NPrompt and NSampled count that turn's ids, NMarker the end markers put behind them (0 or 1), NAdded the ids of what is
+	// new, as the engine renders it.
+	NPrompt  int `json:"n_prompt"`
+	NSampled int `json:"n_sampled"`
+	NMarker  int `json:"n_marker"`
+	NAdded   int `json:"n_added"`
+	// Echo says in what the turn's answer came back otherwise than it was given; "same" for in nothing.
+	Echo string `json:"echo"`
+	// BreaksAt is the position at which the prompt would leave the turn's ids if its answer were rendered from the messages,
+	// nil where it would not or nobody asked.
+	BreaksAt *int `json:"breaks_at"`
+}
+
 // Harness is what the caller's headers and metadata tell about it.
 type Harness struct {
 	Name          string `json:"name,omitempty"`
@@ -219,6 +243,8 @@ type Call struct {
 
 	RequestedSampling json.RawMessage `json:"requested_sampling"` // object: what the harness sent
 	SubmittedSampling json.RawMessage `json:"submitted_sampling"` // object: what went upstream
+	// Template holds the arguments of the chat template that the request gives, as one JSON object, "" for none.
+	Template string `json:"template,omitempty"`
 	// Constraints names the request's parameters that mask logits (response_format, a forced tool_choice, …).
 	Constraints []string `json:"constraints,omitempty"`
 	// MaxTokens is the submitted output cap, 0 when none.

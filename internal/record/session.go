@@ -18,6 +18,9 @@ type Session struct {
 	ClosedAt  *time.Time `json:"closed_at"`
 
 	Spec Spec `json:"spec"`
+	// SealedKey is the credential of the session's own engine, encrypted; empty when it lives in memory only. It is no part
+	// of any answer or document.
+	SealedKey []byte `json:"sealed_key,omitempty"`
 
 	Metadata map[string]json.RawMessage `json:"metadata"`
 	Reward   *float64                   `json:"reward"`
@@ -27,10 +30,22 @@ type Session struct {
 	Engine       Engine `json:"engine"`
 	// CaptureFailed says that a call was answered that could not be recorded, and why.
 	CaptureFailed string `json:"capture_failed,omitempty"`
+	// Webhook is how far the document's way to the operator's webhook has come; empty when there was none at the end.
+	Webhook Delivery `json:"webhook,omitempty"`
 	// Settings of the proxy at creation that rules depend on.
 	TrainAborted     bool `json:"train_aborted,omitempty"`
 	AllowRawLogprobs bool `json:"allow_raw_logprobs,omitempty"`
 }
+
+// Delivery says how far a document has come.
+type Delivery string
+
+// The states of a delivery.
+const (
+	DeliveryPending Delivery = "pending" // to be sent, also by a later process
+	Delivered       Delivery = "delivered"
+	DeliveryFailed  Delivery = "failed" // given up
+)
 
 // Verdict is a session's terminal outcome.
 type Verdict struct {
@@ -55,7 +70,7 @@ type Spec struct {
 	MinTurns        *int            `json:"min_turns,omitempty"`
 	LLMURL          string          `json:"llm_url,omitempty"`
 	Model           string          `json:"model,omitempty"`
-	// Keyed says that LLMURL needs a credential, which is never stored.
+	// Keyed says that LLMURL needs a credential, which is stored sealed or not at all; see Session.SealedKey.
 	Keyed      bool   `json:"keyed,omitempty"`
 	AuthHeader string `json:"auth_header,omitempty"`
 	Provider   string `json:"provider,omitempty"`

@@ -39,18 +39,27 @@ func (a *API) isAdmin(r *http.Request) bool {
 	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
 		keys = append(keys, strings.TrimSpace(token))
 	}
-	is := 0
+	is := false
 	for _, key := range keys {
-		given := hashKey(key)
-		is |= subtle.ConstantTimeCompare(given[:], a.admin[:])
+		is = a.IsAdminKey(key) || is
 	}
-	return is == 1
+	return is
+}
+
+// IsAdminKey compares a key with the admin's, in constant time. Without an admin key none is.
+func (a *API) IsAdminKey(key string) bool {
+	given := hashKey(key)
+	return a.AdminKey != "" && subtle.ConstantTimeCompare(given[:], a.admin[:]) == 1
 }
 
 // checkOrigin keeps web pages out, which reach a loopback address by way of the browser of whoever looks at them: by a
 // name of their own that leads there (DNS rebinding), or across origins.
-func (a *API) checkOrigin(r *http.Request) error {
-	if a.Loopback && !isLoopback(r.Host) && (a.public == "" || r.Host != a.public) {
+func (a *API) checkOrigin(r *http.Request) error { return CheckOrigin(r, a.Loopback, a.public) }
+
+// CheckOrigin is what the API asks of every request, for pages that stand beside it. loopback says that only this machine
+// reaches the listener, public is a host name that leads to it all the same, or empty.
+func CheckOrigin(r *http.Request, loopback bool, public string) error {
+	if loopback && !isLoopback(r.Host) && (public == "" || r.Host != public) {
 		return &Error{Status: http.StatusForbidden, Message: "on a loopback address the Host header must be a loopback name: use http://127.0.0.1 or http://localhost"}
 	}
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {

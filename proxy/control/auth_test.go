@@ -14,6 +14,7 @@ var routes = []struct {
 }{
 	{"GET", "/health", "", true},
 	{"GET", "/ready", "", true},
+	{"GET", "/metrics", "", true},
 	{"GET", "/openapi.json", "", true},
 	{"POST", "/sessions", `{}`, false},
 	{"GET", "/sessions", "", false},
@@ -21,6 +22,7 @@ var routes = []struct {
 	{"GET", "/sessions/a/rollout", "", false},
 	{"GET", "/sessions/a/trace_entries", "", false},
 	{"GET", "/groups/a", "", false},
+	{"GET", "/events", "", false},
 	{"POST", "/policy", `{"version":1}`, false},
 	{"GET", "/policy", "", false},
 	{"POST", "/sessions/a/score", `{"reward":1}`, false},
@@ -150,7 +152,7 @@ func TestContentType(t *testing.T) {
 
 func TestUnknownPaths(t *testing.T) {
 	r := newRig(t, setup{})
-	for _, path := range []string{"/metrics", "/sessions/", "/sessions/a/b", "/sessions/a/close/x", "/v1/sessions", "/v1/load_lora_adapter", "/admin"} {
+	for _, path := range []string{"/metrics/x", "/sessions/", "/sessions/a/b", "/sessions/a/close/x", "/v1/sessions", "/v1/load_lora_adapter", "/admin"} {
 		for _, key := range []string{"", "Bearer " + adminKey} {
 			a := r.raw("GET", path, "", "Authorization", key)
 			if a.status != 404 || strings.HasPrefix(a.message(), "no error body") || a.header.Get("Content-Type") != "application/json" {

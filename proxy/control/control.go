@@ -12,7 +12,7 @@
 // by way of a small cache (derived.go).
 //
 // A session's id is the harness's credential. Ids stand in answers, which only the admin gets, and never in a log line.
-// The credentials of engines that sessions name stand in neither, nor in any record.
+// The credentials of engines that sessions name stand in neither, and in a record only sealed (package secret).
 package control
 
 import (
@@ -25,6 +25,7 @@ import (
 
 	"captureproxy/internal/record"
 	"captureproxy/proxy/engine"
+	"captureproxy/proxy/secret"
 	"captureproxy/proxy/session"
 	"captureproxy/store"
 )
@@ -54,6 +55,8 @@ type Options struct {
 
 	// AllowUpstream lists patterns of the engines that a session may name; see allowed. Empty allows all.
 	AllowUpstream []string
+	// Secret seals the credentials of engines that sessions name, nil to keep them in memory only.
+	Secret *secret.Box
 	// MeasureFor bounds how long the creation of a session waits for an engine to be measured; 20 s when zero.
 	MeasureFor time.Duration
 	// MaxModelCalls bounds every session, 0 for no bound.
@@ -68,11 +71,15 @@ type Options struct {
 
 	// OutDir gets the document of every session that is closed, none when empty.
 	OutDir string
+	// Redeliver sends the document of a session once more that its webhook did not get; nil without a webhook.
+	Redeliver func(*record.Session)
 	// ProxyVersion stands in documents and in /health, Instance names this process there.
 	ProxyVersion string
 	Instance     string
 	// RequireRegistered says that keys which name no session are refused.
 	RequireRegistered bool
+	// Metrics serves GET /metrics, which is open; nil for none.
+	Metrics http.Handler
 	// Late is the number of answers whose turns are not durable yet; nil for a proxy that does not count them.
 	Late func() int64
 }
@@ -128,10 +135,12 @@ func (a *API) routes() []route {
 		{"GET", "/sessions/{id}/rollout", a.showRollout, false},
 		{"GET", "/sessions/{id}/trace_entries", a.showTraceEntries, false},
 		{"GET", "/groups/{id}", a.showGroup, false},
+		{"GET", "/events", a.streamEvents, false},
 		{"POST", "/policy", a.setPolicy, false},
 		{"GET", "/policy", a.showPolicy, false},
 		{"GET", "/health", a.showHealth, true},
 		{"GET", "/ready", a.showReady, true},
+		{"GET", "/metrics", a.showMetrics, true},
 		{"GET", "/openapi.json", a.showOpenAPI, true},
 	}
 }

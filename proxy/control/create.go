@@ -54,6 +54,8 @@ type Created struct {
 	MaxModelCalls *int          `json:"max_model_calls"`
 	LLMURL        *string       `json:"llm_url"`
 	Model         *string       `json:"model"`
+	// KeyStored says whether the session's own api_key survives this process, encrypted; null when it brought none.
+	KeyStored *bool `json:"key_stored"`
 }
 
 func (a *API) createSession(w http.ResponseWriter, r *http.Request) error {
@@ -74,14 +76,51 @@ func (a *API) createSession(w http.ResponseWriter, r *http.Request) error {
 	live, err := a.repeated(ctx, rec, up)
 	if live == nil && err == nil {
 		if err = a.measure(ctx, rec, up); err == nil {
+			a.sealKey(rec, req.APIKey)
 			live, err = a.Sessions.Create(ctx, rec, up)
 		}
+	}
+	if err == nil {
+		err = a.sealAgain(ctx, live, req.APIKey)
 	}
 	if err != nil {
 		return err
 	}
 	writeJSON(w, a.created(live.Record(), r))
 	return nil
+}
+
+// sealKey puts the credential of a session's engine into its record, encrypted; without a secret it stays out of it.
+func (a *API) sealKey(rec *record.Session, key string) {
+	if a.Secret == nil || key == "" {
+		return
+	}
+	if rec.ID == "" {
+		rec.ID = session.NewID() // what is sealed is sealed for one id
+	}
+	rec.SealedKey = a.Secret.Seal(rec.ID, key)
+}
+
+// sealAgain stores a session's credential that this proxy could not read, or had no secret for: its creator has just
+// brought it again.
+func (a *API) sealAgain(ctx context.Context, live *session.Live, key string) error {
+	if a.Secret == nil || key == "" {
+		return nil
+	}
+	if _, err := a.Secret.Open(live.ID(), live.Record().SealedKey); err == nil {
+		return nil
+	}
+	_, err := live.Update(ctx, func(s *record.Session) { a.sealKey(s, key) })
+	return err
+}
+
+// keyStored says whether a session's own credential is stored, nil when it has none.
+func keyStored(rec *record.Session) *bool {
+	if !rec.Spec.Keyed {
+		return nil
+	}
+	stored := len(rec.SealedKey) > 0
+	return &stored
 }
 
 // repeated answers a request that was answered before, whatever the engine is like by now. It returns nil where there
@@ -205,6 +244,7 @@ func (a *API) created(rec *record.Session, r *http.Request) Created {
 	return Created{
 		SessionID: rec.ID, BaseURL: a.baseURL(r) + "/s/" + rec.ID, CaptureLevel: orNil(rec.CaptureLevel), RolloutType: rolloutType(rec),
 		MaxModelCalls: rec.Spec.MaxModelCalls, LLMURL: orNil(rec.Engine.URL), Model: orNil(modelOf(rec)),
+		KeyStored: keyStored(rec),
 	}
 }
 

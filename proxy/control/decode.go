@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -27,6 +28,9 @@ func decode(w http.ResponseWriter, r *http.Request, dst any, mayBeEmpty bool) er
 	switch {
 	case errors.As(err, &tooLarge):
 		return &Error{Status: http.StatusRequestEntityTooLarge, Message: "the body is larger than 1 MiB"}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.Header().Set("Connection", "close")
+		return &Error{Status: http.StatusRequestTimeout, Message: "the body came too slowly, and not to its end"}
 	case err != nil:
 		return &Error{Status: http.StatusBadRequest, Message: "the body could not be read to its end"}
 	case len(body) == 0 && mayBeEmpty:

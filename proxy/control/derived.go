@@ -3,8 +3,8 @@ package control
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
-	"time"
 
 	"captureproxy/export"
 	"captureproxy/internal/record"
@@ -18,6 +18,7 @@ type derived struct {
 	trainable      bool
 	upstreamErrors int
 	budgetStops    int
+	harness        string
 }
 
 // derivedCache remembers it, so that whoever polls does not pay for linking the same calls again.
@@ -63,80 +64,59 @@ func (c derivedCache) put(instance string, r remembered) {
 	c.byInst[instance] = r
 }
 
-// sessionView is a session in one moment.
-type sessionView struct {
-	rec    *record.Session
-	counts *session.Counts // nil when the session has ended
-	idle   time.Duration
-}
-
-// view returns a session as it stands: from memory while it runs, from the store once it has ended.
-func (a *API) view(ctx context.Context, id string) (*sessionView, error) {
-	if live, err := a.Sessions.Get(id); err == nil {
-		return viewOf(live), nil
-	}
-	if !session.ValidID(id) {
-		return nil, session.ErrUnknown
-	}
-	rec, err := a.Store.Session(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	return a.current(rec), nil
-}
-
-func viewOf(live *session.Live) *sessionView {
-	counts, idle := live.Counts() // before the record, which is then at least as new
-	return &sessionView{rec: live.Record(), counts: &counts, idle: idle}
-}
-
-// current is the view of a record that was read from the store.
-func (a *API) current(rec *record.Session) *sessionView {
-	if live, err := a.Sessions.Get(rec.ID); err == nil && live.Record().Instance == rec.Instance {
-		return viewOf(live)
-	}
-	return &sessionView{rec: rec}
-}
-
 // derive counts a session's graph.
-func (a *API) derive(ctx context.Context, v *sessionView) (derived, error) {
-	now := remembered{calls: ended, level: v.rec.CaptureLevel, failed: v.rec.CaptureFailed != ""}
-	if v.counts != nil {
-		now.calls = v.counts.Calls - v.counts.InFlight
-	}
-	if have, ok := a.derived.get(v.rec.Instance); ok && have.calls == now.calls && have.level == now.level && have.failed == now.failed {
+func (a *API) derive(ctx context.Context, v session.Standing) (derived, error) {
+	now := circumstances(v)
+	if have, ok := a.derived.get(v.Record.Instance); ok && have.calls == now.calls && have.level == now.level && have.failed == now.failed {
 		return have.derived, nil
 	}
 	rec, calls, err := a.log(ctx, v)
 	if err != nil {
 		return derived{}, err
 	}
-	doc := export.Build(rec, calls, export.Options{IncludeDiscarded: true})
+	return a.remember(v, now, calls, export.Build(rec, calls, export.Options{IncludeDiscarded: true})), nil
+}
+
+// circumstances are those under which what is derived now holds. They are taken before the log is read, which is then at
+// least as new.
+func circumstances(v session.Standing) remembered {
+	now := remembered{calls: ended, level: v.Record.CaptureLevel, failed: v.Record.CaptureFailed != ""}
+	if v.Counts != nil {
+		now.calls = v.Counts.Calls - v.Counts.InFlight
+	}
+	return now
+}
+
+// remember keeps what lists show of a document.
+func (a *API) remember(v session.Standing, now remembered, calls []*record.Call, doc *export.Rollout) derived {
 	now.derived = derived{stats: doc.Stats, trainable: doc.Trainable, budgetStops: doc.BudgetStops}
 	for _, c := range calls {
 		if c.Outcome == record.UpstreamError {
 			now.upstreamErrors++
 		}
+		if now.harness == "" {
+			now.harness = strings.TrimSpace(c.Harness.Name + " " + c.Harness.Version)
+		}
 	}
-	a.derived.put(v.rec.Instance, now)
-	return now.derived, nil
+	a.derived.put(v.Record.Instance, now)
+	return now.derived
 }
 
 // log returns what documents are derived from. Calls that can no longer be read are a fact about the session.
-func (a *API) log(ctx context.Context, v *sessionView) (*record.Session, []*record.Call, error) {
-	calls, err := a.Store.Calls(ctx, v.rec.ID)
+func (a *API) log(ctx context.Context, v session.Standing) (*record.Session, []*record.Call, error) {
+	calls, err := a.Store.Calls(ctx, v.Record.ID)
 	if err != nil && !errors.Is(err, store.ErrDamaged) {
 		return nil, nil, err
 	}
 	for _, c := range calls {
-		if c.Instance != v.rec.Instance { // deleted, and created again, since the view was taken
+		if c.Instance != v.Record.Instance { // deleted, and created again, since the view was taken
 			return nil, nil, session.ErrUnknown
 		}
 	}
-	if err == nil || v.rec.CaptureFailed != "" {
-		return v.rec, calls, nil
+	if err == nil || v.Record.CaptureFailed != "" {
+		return v.Record, calls, nil
 	}
-	damaged := *v.rec
+	damaged := *v.Record
 	damaged.CaptureFailed = err.Error()
 	return &damaged, calls, nil
 }

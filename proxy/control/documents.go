@@ -34,9 +34,26 @@ func (a *API) documentOptions(q url.Values) (export.Options, error) {
 	return o, nil
 }
 
+// Document is a session's whole document, discarded rows and messages included, for who shares the process with the API.
+// What lists show of it is remembered with it.
+func (a *API) Document(ctx context.Context, id string) (*export.Rollout, error) {
+	v, err := a.Sessions.Stand(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	now := circumstances(v)
+	rec, calls, err := a.log(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	doc := export.Build(rec, calls, export.Options{IncludeDiscarded: true, IncludeMessages: true, ProxyVersion: a.ProxyVersion})
+	a.remember(v, now, calls, doc)
+	return doc, nil
+}
+
 // document derives a session's document from its log.
 func (a *API) document(ctx context.Context, id string, o export.Options) (*export.Rollout, error) {
-	v, err := a.view(ctx, id)
+	v, err := a.Sessions.Stand(ctx, id)
 	if err != nil {
 		return nil, err
 	}

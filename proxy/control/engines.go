@@ -10,6 +10,7 @@ import (
 
 	"captureproxy/internal/record"
 	"captureproxy/proxy/engine"
+	"captureproxy/proxy/secret"
 )
 
 // engineFor returns the engine that a request names, or the proxy's own; nil when there is neither.
@@ -34,18 +35,40 @@ func engineConfig(patterns []string, address, key, header, model, provider strin
 	if address == "" {
 		return engine.Config{Model: model}
 	}
-	return engine.Config{URL: address, Key: key, AuthHeader: header, Model: model, Provider: provider, NoLinkLocal: len(patterns) == 0}
+	return engine.Config{URL: address, Key: key, AuthHeader: header, Model: model, Provider: provider, NoLinkLocal: !namesLinkLocal(patterns, address)}
 }
 
-// EngineOf finds the engines of sessions that are read from the store when a proxy starts. A session whose engine needs a
-// credential of its own has none until the same request for it comes again: credentials are not stored.
-func EngineOf(hub *engine.Hub, allowUpstream []string) func(*record.Session) *engine.Upstream {
+// namesLinkLocal says that the operator has written down this very address, which is one that engines do not have.
+func namesLinkLocal(patterns []string, address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && isLinkLocal(u) && slices.ContainsFunc(patterns, func(p string) bool { return !strings.ContainsAny(hostOfPattern(p), "*?") && matches(p, u) })
+}
+
+func isLinkLocal(u *url.URL) bool {
+	addr, err := netip.ParseAddr(u.Hostname())
+	return err == nil && engine.ServesCredentials(addr)
+}
+
+// EngineOf finds the engines of sessions that are read from the store. A session whose engine needs a credential of its own
+// has it sealed in its record where the proxy that created it had a secret. Where it had none, or this one has another,
+// which complain is told, the session has no engine until the same request for it comes again.
+func EngineOf(hub *engine.Hub, allowUpstream []string, box *secret.Box, complain func(error)) func(*record.Session) *engine.Upstream {
 	return func(s *record.Session) *engine.Upstream {
-		spec := &s.Spec
-		if spec.Keyed || spec.LLMURL != "" && allowed(allowUpstream, spec.LLMURL) != nil {
+		spec, key := &s.Spec, ""
+		if spec.LLMURL != "" && allowed(allowUpstream, spec.LLMURL) != nil {
 			return nil
 		}
-		up, err := hub.Get(engineConfig(allowUpstream, spec.LLMURL, "", spec.AuthHeader, spec.Model, spec.Provider))
+		if spec.Keyed {
+			if len(s.SealedKey) == 0 {
+				return nil
+			}
+			var err error
+			if key, err = box.Open(s.ID, s.SealedKey); err != nil {
+				complain(err)
+				return nil
+			}
+		}
+		up, err := hub.Get(engineConfig(allowUpstream, spec.LLMURL, key, spec.AuthHeader, spec.Model, spec.Provider))
 		if err != nil { // the rules for addresses have changed
 			return nil
 		}
@@ -87,8 +110,9 @@ func isAuthHeader(name string) bool {
 }
 
 // allowed decides whether a session may name an engine. A pattern is an address, as in http://10.0.0.*:8000/v1: scheme
-// and port must be the same, host and path may have the wildcards of path.Match, and what lies below its path is
-// allowed with it. Without patterns everything is, except link-local addresses, where clouds serve credentials.
+// and port must be the same, host and path may have the wildcards of path.Match, each within one part, and what lies below
+// its path is allowed with it. Without patterns everything is, except addresses where clouds serve credentials; those no
+// wildcard allows.
 func allowed(patterns []string, address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
@@ -100,13 +124,10 @@ func allowed(patterns []string, address string) error {
 	if p := strings.TrimRight(u.Path, "/"); p != "" && path.Clean(p) != p {
 		return invalid("llm_url", "its path must not have empty, . or .. parts")
 	}
-	if len(patterns) == 0 {
-		if addr, err := netip.ParseAddr(u.Hostname()); err == nil && addr.Unmap().IsLinkLocalUnicast() {
-			return invalid("llm_url", "%s is a link-local address: name it with --allow-upstream if there is an engine", addr)
-		}
-		return nil
+	if isLinkLocal(u) && !namesLinkLocal(patterns, address) {
+		return invalid("llm_url", "%s is an address where clouds serve credentials: name it with --allow-upstream, without wildcards, if there is an engine", u.Hostname())
 	}
-	if !slices.ContainsFunc(patterns, func(p string) bool { return matches(p, u) }) {
+	if len(patterns) > 0 && !slices.ContainsFunc(patterns, func(p string) bool { return matches(p, u) }) {
 		return invalid("llm_url", "the proxy does not allow this engine: name it with --allow-upstream")
 	}
 	return nil
@@ -117,12 +138,10 @@ func matches(pattern string, u *url.URL) bool {
 	if !ok || !strings.EqualFold(scheme, u.Scheme) {
 		return false
 	}
-	host, prefix, _ := strings.Cut(rest, "/")
-	name, port := splitPort(host, scheme)
+	_, prefix, _ := strings.Cut(rest, "/")
+	name, port := splitPort(hostOfPattern(pattern), scheme)
 	gotName, gotPort := splitPort(u.Host, u.Scheme)
-	// The brackets of an IPv6 address are no character class.
-	name = strings.NewReplacer("[", `\[`, "]", `\]`).Replace(strings.ToLower(name))
-	if same, err := path.Match(name, strings.ToLower(gotName)); err != nil || !same || port != "*" && port != gotPort {
+	if !sameHost(strings.ToLower(name), strings.ToLower(gotName)) || port != "*" && port != gotPort {
 		return false
 	}
 	root := strings.Trim(u.Path, "/")
@@ -130,6 +149,40 @@ func matches(pattern string, u *url.URL) bool {
 		root = "v1" // what an address without a path gets
 	}
 	return below(prefix, root)
+}
+
+func hostOfPattern(pattern string) string {
+	_, rest, _ := strings.Cut(pattern, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	return host
+}
+
+// sameHost matches a host part by part, so that no wildcard reaches over a dot: 10.0.0.* is not 10.0.0.1.evil.example. Only a
+// first part of nothing but * stands for any number of parts, and one at the end of a number for an address alone.
+func sameHost(pattern, host string) bool {
+	if pattern == "*" {
+		return true
+	}
+	want, got := strings.Split(pattern, "."), strings.Split(host, ".")
+	if want[0] == "*" && len(got) > len(want) {
+		got = got[len(got)-len(want):]
+	}
+	if len(got) != len(want) {
+		return false
+	}
+	if last := want[len(want)-1]; len(want) > 1 && strings.ContainsAny(last, "*?") {
+		if _, err := netip.ParseAddr(host); err != nil {
+			return false
+		}
+	}
+	for i := range want {
+		// The brackets of an IPv6 address are no character class.
+		part := strings.NewReplacer("[", `\[`, "]", `\]`).Replace(want[i])
+		if same, err := path.Match(part, got[i]); err != nil || !same {
+			return false
+		}
+	}
+	return true
 }
 
 // below reports whether a path is what a pattern says, or lies below it.

@@ -88,7 +88,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", "2")
 	}
 	if e.Status >= 500 {
-		a.Logger.Error("a control call failed", zap.String("route", r.Pattern), errField(err, r.PathValue("id")))
+		a.Logger.Error("a control call failed", zap.String("request", w.Header().Get("X-Request-Id")), zap.String("route", r.Pattern), errField(err, r.PathValue("id")))
 	}
 	writeError(w, e)
 }

@@ -50,19 +50,23 @@ func (a *API) showGroup(w http.ResponseWriter, r *http.Request) error {
 	if len(recs) == 0 {
 		return &Error{Status: http.StatusNotFound, Message: "no session belongs to this group"}
 	}
+	standings, err := a.Sessions.StandAll(ctx, recs)
+	if err != nil {
+		return err
+	}
 	var rewards []float64
 	for i := len(recs) - 1; i >= 0; i-- { // oldest first
-		v := a.current(recs[i])
+		v := standings[i]
 		d, err := a.derive(ctx, v)
 		if err != nil {
 			return err
 		}
-		g.add(v.rec, d)
-		if v.rec.Reward != nil {
-			rewards = append(rewards, *v.rec.Reward)
+		g.add(v.Record, d)
+		if v.Record.Reward != nil {
+			rewards = append(rewards, *v.Record.Reward)
 		}
 	}
-	g.score(rewards)
+	g.Score(rewards)
 	writeJSON(w, g)
 	return nil
 }
@@ -77,8 +81,8 @@ func (g *GroupStatus) add(rec *record.Session, d derived) {
 	}
 }
 
-// score computes mean, standard deviation (of the group itself, not of what it is a sample of) and pass rate.
-func (g *GroupStatus) score(rewards []float64) {
+// Score computes mean, standard deviation (of the group itself, not of what it is a sample of) and pass rate.
+func (g *GroupStatus) Score(rewards []float64) {
 	if len(rewards) == 0 {
 		return
 	}

@@ -19,7 +19,7 @@ type Health struct {
 	Upstream          *string       `json:"upstream"`
 	Engine            *string       `json:"engine"` // what kind of engine it is, as measured
 	Model             *string       `json:"model"`
-	Sessions          int           `json:"sessions"` // running
+	Sessions          *int          `json:"sessions"` // running, null while the store does not say
 	RequireRegistered bool          `json:"require_registered"`
 	CaptureLevel      *record.Level `json:"capture_level"`
 	RolloutType       *string       `json:"rollout_type"`
@@ -34,12 +34,16 @@ type Upstream struct {
 	Model        *string       `json:"model"`
 	CaptureLevel *record.Level `json:"capture_level"`
 	Auth         bool          `json:"auth"`
+	ParamFixes   []record.Edit `json:"param_fixes"`
 }
 
 func (a *API) showHealth(w http.ResponseWriter, r *http.Request) error {
 	h := Health{
-		Status: "ok", Instance: a.Instance, Version: a.ProxyVersion, Sessions: len(a.Sessions.Running()), RequireRegistered: a.RequireRegistered,
+		Status: "ok", Instance: a.Instance, Version: a.ProxyVersion, RequireRegistered: a.RequireRegistered,
 		ParamFixes: []record.Edit{},
+	}
+	if n, err := a.Sessions.NumRunning(r.Context()); err == nil { // a store that is away is the business of /ready
+		h.Sessions = &n
 	}
 	if a.Sessions.Draining() {
 		h.Status = "draining"
@@ -51,7 +55,8 @@ func (a *API) showHealth(w http.ResponseWriter, r *http.Request) error {
 		h.Upstreams = []Upstream{}
 		for _, up := range a.Engines.Named() {
 			p := up.Profile()
-			h.Upstreams = append(h.Upstreams, Upstream{URL: up.URL(), Model: orNil(p.Served), CaptureLevel: orNil(p.Level), Auth: up.Keyed()})
+			h.Upstreams = append(h.Upstreams, Upstream{URL: up.URL(), Model: orNil(p.Served), CaptureLevel: orNil(p.Level), Auth: up.Keyed(),
+				ParamFixes: up.Record().ParamEdits})
 		}
 	}
 	writeJSON(w, h)
@@ -70,6 +75,14 @@ func (h *Health) describe(up *engine.Upstream) {
 		}
 		h.RolloutType = &rollout
 	}
+}
+
+func (a *API) showMetrics(w http.ResponseWriter, r *http.Request) error {
+	if a.Metrics == nil {
+		return &Error{Status: http.StatusNotFound, Message: "this proxy counts nothing"}
+	}
+	a.Metrics.ServeHTTP(w, r)
+	return nil
 }
 
 // Ready says whether the proxy should be given work, and why not.

@@ -10,7 +10,10 @@ import (
 	"strconv"
 	"time"
 
+	"go.uber.org/zap"
+
 	"captureproxy/internal/record"
+	"captureproxy/proxy/events"
 	"captureproxy/proxy/session"
 )
 
@@ -93,9 +96,15 @@ func (a *API) closeSession(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if live == nil && a.Redeliver != nil { // it had ended: to close it again asks for what did not work the first time
+		if rec, err := a.Store.Session(ctx, id); err == nil && rec.Webhook == record.DeliveryFailed {
+			a.Redeliver(rec)
+		}
+	}
 	if a.OutDir != "" {
 		if err := saveDocument(a.OutDir, doc); err != nil {
-			a.Logger.Error("a document could not be written to --out-dir: it is in the store, close the session again to repeat", errField(err, id))
+			a.Logger.Error("a document could not be written to --out-dir: it is in the store, close the session again to repeat",
+				zap.String("request", w.Header().Get("X-Request-Id")), errField(err, id))
 		}
 	}
 	return sendDocument(w, doc)
@@ -203,6 +212,7 @@ func (a *API) scoreSession(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	a.Sessions.Announce(events.Scored, rec)
 	scored := Scored{SessionID: rec.ID, Status: rec.Status, Reward: rec.Reward, Rewards: rec.Rewards, Metadata: rec.Metadata, Run: rec.Spec.Run}
 	if scored.Rewards == nil {
 		scored.Rewards = map[string]float64{}

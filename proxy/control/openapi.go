@@ -9,6 +9,7 @@ import (
 	"github.com/invopop/jsonschema"
 
 	"captureproxy/export"
+	"captureproxy/proxy/events"
 )
 
 // openAPI is the part of an OpenAPI 3.1 description that is needed here.
@@ -83,7 +84,9 @@ type description struct {
 	body        any  // nil for none
 	mayBeEmpty  bool // the body may be left out
 	answer      any
-	unavailable any // what a 503 holds in place of an error
+	unavailable any  // what a 503 holds in place of an error
+	stream      bool // the answer is a stream of server-sent events, each with such data
+	plain       bool // the answer is text
 }
 
 // descriptions says of every route what it does, by method and path.
@@ -99,10 +102,12 @@ func descriptions() map[string]description {
 		"GET /sessions/{id}/rollout":       {id: "showRollout", summary: "The rollout document, so far or for good", query: documentParameters(), answer: export.Rollout{}},
 		"GET /sessions/{id}/trace_entries": {id: "showTraceEntries", summary: "The usable agent turns as OpenEnv's trainers read them", query: []parameter{sharedParameter()}, answer: TraceEntries{}},
 		"GET /groups/{id}":                 {id: "showGroup", summary: "How the sessions of one task did", answer: GroupStatus{}},
+		"GET /events":                      {id: "followEvents", summary: "What happens to sessions, as it happens; an event's name is its data's `event`, Last-Event-ID resumes", query: eventParameters(), answer: events.Event{}, stream: true},
 		"POST /policy":                     {id: "setPolicy", summary: "Say which weights are live from now on", body: policyRequest{}, answer: Policy{}},
 		"GET /policy":                      {id: "showPolicy", summary: "The weights that are live", answer: Policy{}},
 		"GET /health":                      {id: "showHealth", summary: "How the proxy is, and what it stands in front of", answer: Health{}},
 		"GET /ready":                       {id: "showReady", summary: "Whether the proxy should be given work", answer: Ready{}, unavailable: Ready{}},
+		"GET /metrics":                     {id: "showMetrics", summary: "Counters and histograms, as Prometheus reads them", answer: "", plain: true},
 		"GET /openapi.json":                {id: "showOpenAPI", summary: "This description", answer: map[string]json.RawMessage{}},
 	}
 }
@@ -143,7 +148,11 @@ func listParameters() []parameter {
 	}
 }
 
-func anyOf(list []string) []any {
+func eventParameters() []parameter {
+	return []parameter{textParameter("session", "of this session"), textParameter("group", "of this group"), textParameter("run", "of this run")}
+}
+
+func anyOf[T any](list []T) []any {
 	out := make([]any, len(list))
 	for i, v := range list {
 		out[i] = v
@@ -185,8 +194,15 @@ func (d description) operation(r route, all *schemas) *operation {
 	if d.body != nil {
 		o.Body = &body{!d.mayBeEmpty, jsonContent(all.add(d.body, true))}
 	}
+	done := jsonContent(all.add(d.answer, false))
+	if d.plain {
+		done = map[string]media{"text/plain": done["application/json"]}
+	}
+	if d.stream {
+		done = map[string]media{"text/event-stream": done["application/json"]}
+	}
 	o.Responses = map[string]response{
-		"200":     {"Done", jsonContent(all.add(d.answer, false))},
+		"200":     {"Done", done},
 		"default": {"An error", jsonContent(all.add(errorBody{}, false))},
 	}
 	if d.unavailable != nil {

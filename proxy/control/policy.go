@@ -20,7 +20,9 @@ func (a *API) setPolicy(w http.ResponseWriter, r *http.Request) error {
 		return invalid("version", "a whole number is needed")
 	}
 	version := int64(*req.Version)
-	a.Sessions.SetPolicy(version)
+	if err := a.Sessions.SetPolicy(r.Context(), version); err != nil {
+		return err
+	}
 	writeJSON(w, Policy{Version: &version})
 	return nil
 }

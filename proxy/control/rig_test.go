@@ -25,6 +25,7 @@ import (
 	"captureproxy/proxy"
 	"captureproxy/proxy/control"
 	"captureproxy/proxy/engine"
+	"captureproxy/proxy/secret"
 	"captureproxy/proxy/session"
 	"captureproxy/store"
 )
@@ -102,6 +103,8 @@ type rig struct {
 	client *control.Client
 	logs   *logBuffer
 	stop   func()
+
+	complaints []string // about credentials that do not open
 }
 
 // setup changes how a rig is built.
@@ -111,6 +114,7 @@ type setup struct {
 	options    func(*control.Options)
 	dir        string // of the store; a new one when empty
 	engine     string // address of an engine that runs already
+	secret     string // none when empty
 }
 
 func newRig(t *testing.T, s setup) *rig {
@@ -132,7 +136,13 @@ func newRig(t *testing.T, s setup) *rig {
 	if s.noUpstream {
 		cfg = engine.Config{}
 	}
+	var box *secret.Box
 	var err error
+	if s.secret != "" {
+		if box, err = secret.New(s.secret); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if r.hub, err = engine.NewHub(cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -140,13 +150,14 @@ func newRig(t *testing.T, s setup) *rig {
 		t.Fatal(err)
 	}
 	r.disk = &disk{Log: r.store}
-	if r.reg, err = session.Open(t.Context(), r.disk, time.Now, control.EngineOf(r.hub, nil)); err != nil {
+	if r.reg, err = session.Open(t.Context(), r.disk, time.Now, control.EngineOf(r.hub, nil, box, func(err error) { r.complaints = append(r.complaints, err.Error()) })); err != nil {
 		t.Fatal(err)
 	}
 	logger := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(r.logs), zap.DebugLevel))
 	o := control.Options{
 		Sessions: r.reg, Store: r.disk, Engines: r.hub, Logger: logger, AdminKey: adminKey, Loopback: true,
-		ProxyVersion: "test", Instance: "i1", Late: func() int64 { return r.server.Late() },
+		ProxyVersion: "test", Secret: box, Instance: "i1", Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "counted 1\n") }), //nolint:errcheck // the client reads it
+		Late: func() int64 { return r.server.Late() },
 	}
 	if s.options != nil {
 		s.options(&o)
@@ -260,6 +271,9 @@ func (r *rig) raw(method, path, body string, header ...string) answer {
 		r.t.Fatal(err)
 	}
 	defer resp.Body.Close()
+	if resp.Header.Get("Content-Type") == "text/event-stream" { // which has no end
+		return answer{resp.StatusCode, resp.Header, ""}
+	}
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		r.t.Fatal(err)

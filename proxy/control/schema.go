@@ -10,6 +10,7 @@ import (
 
 	"captureproxy/export"
 	"captureproxy/internal/record"
+	"captureproxy/proxy/events"
 	"captureproxy/validate"
 )
 
@@ -138,6 +139,7 @@ func words() map[reflect.Type][]any {
 	return map[reflect.Type][]any{
 		reflect.TypeFor[record.Status]():       {record.Running, record.Completed, record.Failed, record.SessionCanceled, record.Expired},
 		reflect.TypeFor[record.Level]():        {record.LevelTokens, record.LevelLogprobs, record.LevelText},
+		reflect.TypeFor[record.Delivery]():     {record.DeliveryPending, record.Delivered, record.DeliveryFailed},
 		reflect.TypeFor[record.Purpose]():      {record.PurposeAuto, record.PurposeTrain, record.PurposeEval},
 		reflect.TypeFor[record.Shared]():       {record.SharedEvery, record.SharedOnce},
 		reflect.TypeFor[record.PromptSource](): {record.PromptEngine, record.PromptForced, record.PromptDerived},
@@ -147,6 +149,7 @@ func words() map[reflect.Type][]any {
 			record.Complete, record.Length, record.Aborted, record.Filtered, record.IncompleteCapture,
 			record.ClientGone, record.UpstreamError, record.Rejected, record.Cancelled, record.BudgetStop,
 		},
+		reflect.TypeFor[events.Kind](): anyOf(events.Kinds()),
 		reflect.TypeFor[export.Role](): {export.Agent, export.Auxiliary, export.Discarded},
 	}
 }

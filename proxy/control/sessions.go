@@ -12,6 +12,7 @@ import (
 
 	"captureproxy/export"
 	"captureproxy/internal/record"
+	"captureproxy/proxy/session"
 	"captureproxy/store"
 )
 
@@ -37,6 +38,10 @@ type Summary struct {
 	Roots          int                        `json:"roots"`
 	IdleS          *float64                   `json:"idle_s"` // null once the session has ended
 	UpstreamErrors int                        `json:"upstream_errors"`
+	InFlight       int                        `json:"in_flight"`
+	NTrainable     int                        `json:"n_trainable_tokens"`
+	Trainable      bool                       `json:"trainable"`
+	Harness        *string                    `json:"harness"` // of the first call that named one
 	CreatedAt      export.Time                `json:"created_at"`
 	ClosedAt       export.Time                `json:"closed_at"`
 	Error          *string                    `json:"error"`
@@ -63,11 +68,12 @@ type Status struct {
 	NForks          int                `json:"n_forks"`
 	NDiscarded      int                `json:"n_discarded"`
 	NFailedCalls    int                `json:"n_failed_calls"`
-	NTrainable      int                `json:"n_trainable_tokens"`
-	InFlight        int                `json:"in_flight"`
 	BudgetStopCount int                `json:"budget_stop_count"`
-	Trainable       bool               `json:"trainable"`
 	CaptureFailed   *string            `json:"capture_failed"`
+	// KeyStored says whether the session's own api_key survives the proxy, encrypted; null when it brought none.
+	KeyStored *bool `json:"key_stored"`
+	// Webhook says whether the document has reached --webhook; null while the session runs, or when there was none.
+	Webhook *record.Delivery `json:"webhook"`
 }
 
 func (a *API) listSessions(w http.ResponseWriter, r *http.Request) error {
@@ -85,9 +91,13 @@ func (a *API) listSessions(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	}
+	standings, err := a.Sessions.StandAll(r.Context(), recs)
+	if err != nil {
+		return err
+	}
 	list.Next, list.Sessions = next, make([]Summary, 0, len(recs))
-	for _, rec := range recs {
-		v := a.current(rec)
+	for i := range recs {
+		v := standings[i]
 		d, err := a.derive(r.Context(), v)
 		switch {
 		case errors.Is(err, store.ErrNotFound): // deleted since
@@ -140,7 +150,7 @@ func (a *API) showSession(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *API) status(ctx context.Context, id string) (*Status, error) {
-	v, err := a.view(ctx, id)
+	v, err := a.Sessions.Stand(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -148,27 +158,25 @@ func (a *API) status(ctx context.Context, id string) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	rec, s := v.rec, d.stats
+	rec, s := v.Record, d.stats
 	status := &Status{
 		Summary: summary(v, d), Rewards: rec.Rewards, Purpose: rec.Spec.Purpose, CaptureLevel: orNil(rec.CaptureLevel), RolloutType: rolloutType(rec),
 		LLMURL: orNil(rec.Engine.URL), Model: orNil(modelOf(rec)), MaxModelCalls: rec.Spec.MaxModelCalls,
 		NTurns: s.Turns, NRoots: s.Roots, NLeaves: s.Leaves, NForks: s.Forks, NDiscarded: s.Discarded, NFailedCalls: s.FailedCalls,
-		NTrainable: s.TrainableTokens, BudgetStopCount: d.budgetStops, Trainable: d.trainable, CaptureFailed: orNil(rec.CaptureFailed),
+		BudgetStopCount: d.budgetStops, CaptureFailed: orNil(rec.CaptureFailed), KeyStored: keyStored(rec),
+		Webhook: orNil(rec.Webhook),
 	}
 	if status.Rewards == nil {
 		status.Rewards = map[string]float64{}
 	}
-	if v.counts != nil {
-		status.InFlight = v.counts.InFlight
-	}
 	return status, nil
 }
 
-func summary(v *sessionView, d derived) Summary {
-	rec := v.rec
+func summary(v session.Standing, d derived) Summary {
+	rec := v.Record
 	s := Summary{
 		SessionID: rec.ID, Status: rec.Status, Turns: d.stats.Turns, Roots: d.stats.Roots, UpstreamErrors: d.upstreamErrors,
-		CreatedAt: export.Time{Time: rec.CreatedAt}, Reward: rec.Reward, Group: rec.Spec.Group, Run: rec.Spec.Run, Env: rec.Spec.Env, Metadata: rec.Metadata,
+		NTrainable: d.stats.TrainableTokens, Trainable: d.trainable, Harness: orNil(d.harness), CreatedAt: export.Time{Time: rec.CreatedAt}, Reward: rec.Reward, Group: rec.Spec.Group, Run: rec.Spec.Run, Env: rec.Spec.Env, Metadata: rec.Metadata,
 	}
 	if rec.ClosedAt != nil {
 		s.ClosedAt = export.Time{Time: *rec.ClosedAt}
@@ -176,9 +184,9 @@ func summary(v *sessionView, d derived) Summary {
 	if rec.Outcome != nil {
 		s.Error = rec.Outcome.Error
 	}
-	if v.counts != nil {
-		idle := math.Round(v.idle.Seconds()*1000) / 1000
-		s.IdleS = &idle
+	if v.Counts != nil {
+		idle := math.Round(v.Idle.Seconds()*1000) / 1000
+		s.IdleS, s.InFlight = &idle, v.Counts.InFlight
 	}
 	if s.Metadata == nil {
 		s.Metadata = map[string]json.RawMessage{}

@@ -237,7 +237,7 @@ func TestHealth(t *testing.T) {
 	r.create("a", "")
 	r.create("b", `,"llm_url":"`+srv+`","api_key":"`+sessionKey+`"`)
 	h := read[control.Health](t, r.want(200, "GET", "/health", ""))
-	if h.Status != "ok" || h.Instance != "i1" || *h.Upstream != r.engine+"/v1" || *h.Model != "fake-model" || h.Sessions != 2 || !h.RequireRegistered ||
+	if h.Status != "ok" || h.Instance != "i1" || *h.Upstream != r.engine+"/v1" || *h.Model != "fake-model" || *h.Sessions != 2 || !h.RequireRegistered ||
 		*h.CaptureLevel != record.LevelTokens || *h.RolloutType != "train" || !h.UpstreamAuth || h.ParamFixes == nil {
 		t.Errorf("%+v", h)
 	}

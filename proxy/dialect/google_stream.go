@@ -3,7 +3,8 @@ package dialect
 import "captureproxy/internal/record"
 
 // NewGoogleStream returns an answer as :streamGenerateContent sends it: with sse as events (alt=sse), else as one JSON
-// array, element by element. Each is a response of its own with what is new. A call goes out once it is whole.
+// array, element by element. Each is a response of its own with what is new. A call goes out whole, once the next one or the end
+// shows that nothing is added to it: a model may write on behind what looks like the end of its arguments.
 //
 // Reasoning goes out as thought parts. Its signature, which holds it all, ends the thoughts and stands on the next other
 // part as well, because some harnesses keep that one only.
@@ -19,7 +20,6 @@ type googleStream struct {
 	reasoning, text, refusal int // how many bytes went out
 	calls                    int
 	signed                   int // how much of the reasoning the last signature holds
-	judged                   int // length of the next call's arguments when they were last judged
 }
 
 func (w *googleStream) Advance(dst []byte, s *Said) []byte {
@@ -95,21 +95,11 @@ func (w *googleStream) advance(dst []byte, s *Said, final bool) []byte {
 			*field.sent = end
 		}
 	}
-	for w.calls < len(s.Calls) && (final || w.complete(s.Calls[w.calls].Arguments)) {
+	for w.calls < len(s.Calls) && (final || w.calls+1 < len(s.Calls) && isObject(s.Calls[w.calls].Arguments)) {
 		dst = w.spoken(dst, s, func(dst, signature []byte) []byte { return w.callPart(dst, s, w.calls, signature) })
 		w.calls++
-		w.judged = 0
 	}
 	return dst
-}
-
-// complete says whether the next call's arguments are whole: an object behind which nothing but space can come.
-func (w *googleStream) complete(arguments []byte) bool {
-	if len(arguments) == w.judged {
-		return false
-	}
-	w.judged = len(arguments)
-	return isObject(arguments)
 }
 
 // spoken writes a part that is no thought. What was thought since the last signature is signed first.

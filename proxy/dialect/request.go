@@ -85,12 +85,12 @@ func decode(d record.Dialect, body []byte) (*Request, error) {
 		return nil, err
 	}
 	r := &Request{Dialect: d, Doc: doc, CapKey: "max_tokens"}
-	sampling := []byte{'{'}
+	sampling := append(make([]byte, 0, 128), '{')
 	for i := range doc.Members {
 		m := &doc.Members[i]
 		raw := m.Raw(body)
 		cur := jsonscan.New(raw)
-		if samplingParams[m.Key] && string(raw) != "null" {
+		if samplingParams[m.Key] && string(raw) != "null" && doc.Counts(i) {
 			if len(sampling) > 1 {
 				sampling = append(sampling, ',')
 			}
@@ -109,18 +109,25 @@ func decode(d record.Dialect, body []byte) (*Request, error) {
 		case "return_token_ids":
 			r.Asks.TokenIDs, _ = cur.Bool()
 		case "stream_options":
-			for o := cur.Object(); o.Next(); {
-				if string(o.Key) == "include_usage" {
-					r.Asks.Usage, _ = cur.Bool()
-				}
-			}
+			r.Asks.Usage = asksUsage(raw)
 		}
-		if constrains(m.Key, raw) {
+		if constrains(m.Key, raw) && doc.Counts(i) {
 			r.Constraints = append(r.Constraints, m.Key)
 		}
 	}
 	r.Sampling = append(sampling, '}')
 	return r, nil
+}
+
+// asksUsage reads stream_options.
+func asksUsage(options []byte) (asks bool) {
+	cur := jsonscan.New(options)
+	for o := cur.Object(); o.Next(); {
+		if string(o.Key) == "include_usage" {
+			asks, _ = cur.Bool()
+		}
+	}
+	return asks
 }
 
 // constrains says whether a parameter makes the engine mask logits (SPEC 3): the captured logprobs are then not those of

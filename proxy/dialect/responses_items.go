@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"captureproxy/internal/jsonscan"
@@ -54,16 +55,7 @@ func (h *responsesHistory) instructions(raw []byte) error {
 	return nil
 }
 
-// ResponsesInput returns the whole input of a Responses body as items, an earlier response's included, for [Previous].
-func ResponsesInput(body []byte, previous Previous) ([]json.RawMessage, error) {
-	doc, err := parseBody(body)
-	if err != nil {
-		return nil, err
-	}
-	return responsesInput(doc, previous, nil)
-}
-
-// responsesInput gathers the input items and adds the borders of those in the body to the cuts.
+// responsesInput gathers the input items, an earlier response's included, and adds the borders of those in the body to the cuts.
 func responsesInput(doc *jsonscan.Doc, previous Previous, cuts *[]int) ([]json.RawMessage, error) {
 	var items []json.RawMessage
 	if raw := doc.Get("previous_response_id"); !isNull(raw) {
@@ -72,8 +64,13 @@ func responsesInput(doc *jsonscan.Doc, previous Previous, cuts *[]int) ([]json.R
 		if !ok {
 			return nil, bad("previous_response_id", "no response "+id+" is known in this session: send the whole conversation in `input`")
 		}
-		items = append(items, earlier...)
+		items = slices.Clip(earlier)
 	}
+	return ownInput(doc, items, previous, cuts)
+}
+
+// ownInput appends the items that a request brings itself.
+func ownInput(doc *jsonscan.Doc, items []json.RawMessage, previous Previous, cuts *[]int) ([]json.RawMessage, error) {
 	m := lastMember(doc, "input")
 	if m == nil || isNull(m.Raw(doc.Bytes)) {
 		return items, nil

@@ -68,8 +68,8 @@ func wholeOutput(r *Request, s *Said) []outputItem {
 	return items
 }
 
-// ResponsesOutput returns the output items of an answer, for [Previous].
-func ResponsesOutput(r *Request, a Answer, s *Said) []json.RawMessage {
+// responsesOutput are the output items of an answer.
+func responsesOutput(r *Request, a Answer, s *Said) []json.RawMessage {
 	items := wholeOutput(r, s)
 	out := make([]json.RawMessage, len(items))
 	for i := range items {

@@ -10,7 +10,7 @@ import (
 )
 
 // Previous finds an earlier response of the same session: its whole input and then its output, as Responses items
-// ([ResponsesInput], [ResponsesOutput]).
+// ([ResponsesTurn]).
 type Previous func(responseID string) (items []json.RawMessage, ok bool)
 
 // responsesReply is what answering a Responses request needs to remember of it.

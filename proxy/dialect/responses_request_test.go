@@ -209,11 +209,15 @@ func TestBC43PreviousResponse(t *testing.T) {
 	first := decodeResponses(t, `{"model":"m","store":true,"instructions":"old","input":"call f"}`, nil)
 	a := Answer{ID: "r-1", Created: 5}
 	said := &Said{Reasoning: []byte("think"), Calls: []SaidCall{{ID: "k1", Name: "f", Arguments: []byte(`{}`)}}, Finish: "tool_calls"}
-	earlier, err := ResponsesInput(first.Original, nil)
+	turn, err := ReadResponsesTurn(first.Original)
+	if err != nil || turn.Previous != "" {
+		t.Fatal(turn, err)
+	}
+	earlier, err := turn.Input(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	earlier = append(earlier, ResponsesOutput(first, a, said)...)
+	earlier = append(earlier, turn.Output(a, said)...)
 	previous := func(id string) ([]json.RawMessage, bool) {
 		return earlier, id == "resp_r-1"
 	}
@@ -225,7 +229,10 @@ func TestBC43PreviousResponse(t *testing.T) {
 	if string(r.Doc.Bytes) != want {
 		t.Errorf("got  %s\nwant %s", r.Doc.Bytes, want)
 	}
-	if all, err := ResponsesInput([]byte(body), previous); err != nil || len(all) != 4 {
+	if turn, err = ReadResponsesTurn([]byte(body)); err != nil || turn.Previous != "resp_r-1" {
+		t.Errorf("%+v, %v", turn, err)
+	}
+	if all, err := turn.Input(earlier, previous); err != nil || len(all) != 4 {
 		t.Errorf("%d items, %v", len(all), err)
 	}
 	// A reference alone names the same items.

@@ -67,6 +67,8 @@ type Choice struct {
 	// kept only once a row says something.
 	spelled                 []int64
 	rows                    int
+	idsFrom                 source
+	metaLogprobs            []float64 // those of meta_info, until the choice is read
 	started                 bool
 	voidPrompt, voidSampled bool
 }
@@ -147,6 +149,9 @@ func (c *Choice) remark(code, format string, args ...any) {
 // Refused says that the provider refused to answer.
 func (c *Choice) Refused() bool { return len(c.message.refusal) > 0 }
 
+// HasCalls says that the choice calls tools.
+func (c *Choice) HasCalls() bool { return len(c.message.calls) > 0 }
+
 // UnfinishedCall says that a tool call's arguments are no complete JSON.
 func (c *Choice) UnfinishedCall() bool {
 	for _, t := range c.message.calls {
@@ -214,26 +219,6 @@ func (a *Answer) prompt(cur *jsonscan.Cursor) bool {
 	return array
 }
 
-// sglext reads SGLang's extension, {"input_ids": […], "output_ids": [[choice 0], …]}, which comes once per answer (BC11), and
-// reports whether it held ids.
-func (a *Answer) sglext(cur *jsonscan.Cursor) bool {
-	found := false
-	for o := cur.Object(); o.Next(); {
-		switch string(o.Key) {
-		case "input_ids":
-			found = a.prompt(cur) || found
-		case "output_ids":
-			index := int64(0)
-			for lists := cur.Array(); lists.Next(); index++ {
-				if c := a.choice(index); c != nil {
-					found = c.sampled(cur) || found
-				}
-			}
-		}
-	}
-	return found
-}
-
 // Remarks are the contradictions found in what the answer says of all its choices.
 func (a *Answer) Remarks() []record.Remark { return a.remarks }
 
@@ -275,6 +260,8 @@ func (c *Choice) rowsOf(cur *jsonscan.Cursor) bool {
 				c.spelling(cur)
 				c.rows++
 			}
+		case "token_ids":
+			c.sampledFrom(cur, fromRows)
 		}
 	}
 	c.HasLogprobs = c.HasLogprobs || found

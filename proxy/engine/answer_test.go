@@ -343,3 +343,21 @@ func BenchmarkChunk(b *testing.B) {
 		a.Chunk(data, &everything)
 	}
 }
+
+// A piece of JSON that was cut may end in the middle of a number: nothing of it is read.
+func TestCutPiecesGiveNoIDs(t *testing.T) {
+	for _, data := range []string{
+		`{"choices":[{"index":0,"delta":{"content":"a"},"token_ids":[13225,1`, `{"choices":[{"index":0,"token_ids":[7]`, `{"prompt_token_ids":[1,2,3`,
+		`{"choices":[{"index":0,"logprobs":{"content":[{"token":"a","logprob":-0.1`,
+	} {
+		var a Answer
+		if edited, drop := a.Chunk([]byte(data), &Strip{}); edited != nil || drop || a.Garbled != 1 || len(a.PromptIDs) > 0 {
+			t.Errorf("%s: %q, %v, %+v", data, edited, drop, a)
+		}
+		for _, c := range a.Choices {
+			if len(c.SampledIDs)+len(c.Logprobs) > 0 {
+				t.Errorf("%s: ids %v, logprobs %v", data, c.SampledIDs, c.Logprobs)
+			}
+		}
+	}
+}

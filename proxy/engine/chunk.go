@@ -27,6 +27,10 @@ func (a *Answer) Whole(body []byte, strip *Strip) (edited []byte, ok bool) {
 }
 
 func (a *Answer) read(data []byte, strip *Strip, stream bool) (edited []byte, drop bool) {
+	if text := bytes.TrimRight(data, " \t\r\n"); len(text) == 0 || text[len(text)-1] != '}' {
+		a.Garbled++ // an object that was cut may end in the middle of a number, which would be taken for another id
+		return nil, false
+	}
 	p := pass{a: a, cur: jsonscan.NewLoose(data), strip: strip, out: a.splices[:0], stream: stream}
 	p.object(data)
 	if p.cur.End() != nil {
@@ -88,7 +92,18 @@ func (p *pass) object(data []byte) {
 		case "prompt_token_ids":
 			drop = p.a.prompt(cur) && p.strip.TokenIDs
 		case "sglext":
-			drop = p.a.sglext(cur) && p.strip.TokenIDs
+			at := *cur
+			ids, rest := p.a.sglext(cur)
+			drop = ids && !rest && p.strip.TokenIDs
+			p.useful = p.useful || !drop
+			if ids && rest && p.strip.TokenIDs {
+				p.removed = true
+				p.out = eraser.Keep(p.out, o.KeyStart)
+				p.withoutIDs(at)
+				continue
+			}
+		case "__verbose":
+			drop = p.a.verbose(cur) && p.strip.TokenIDs
 			p.useful = p.useful || !drop
 		case "usage":
 			raw := cur.Raw()
@@ -160,9 +175,17 @@ func (p *pass) choice() {
 			}
 			p.useful = p.useful || found
 		case "token_ids":
-			found := c.sampled(cur)
+			found := c.sampledFrom(cur, fromTokenIDs)
 			drop = found && p.strip.TokenIDs
 			p.useful = p.useful || found && !drop
+		case "response_token_ids":
+			found := c.sampledFrom(cur, fromResponse)
+			drop = found && p.strip.TokenIDs
+			p.useful = p.useful || found && !drop
+		case "meta_info":
+			found := c.meta(cur)
+			drop = found && p.strip.TokenIDs
+			p.useful = p.useful || !drop
 		case "prompt_token_ids":
 			drop = c.prompt(cur) && p.strip.TokenIDs
 		default:
@@ -174,6 +197,9 @@ func (p *pass) choice() {
 		p.member(&eraser, &o, drop)
 	}
 	p.out = eraser.Close(p.out)
+	if c.metaLogprobs != nil {
+		c.settleMeta()
+	}
 }
 
 // member notes whether the member that was just read stays or is ours and goes.

@@ -55,16 +55,42 @@ func newPool(u *url.URL, noLinkLocal bool) *pool {
 	return p
 }
 
-// refuseLinkLocal looks at the address that a name has led to, at the moment of connecting.
+// refuseLinkLocal looks at the address that a name has led to, at the moment of connecting: whatever the name led to when it
+// was allowed, and however the address is spelled, this is where the bytes would go.
 func refuseLinkLocal(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return err
 	}
-	if to.Addr().Unmap().IsLinkLocalUnicast() {
-		return fmt.Errorf("%s is a link-local address, which no engine has", to.Addr())
+	if ServesCredentials(to.Addr()) {
+		return fmt.Errorf("%s is an address where clouds serve credentials, or link-local: no engine is there", to.Addr())
 	}
 	return nil
+}
+
+// ServesCredentials says whether an address is one where clouds serve their machines credentials: the link-local ones, and
+// the few others that clouds chose, by themselves or inside of an IPv6 address that leads to them.
+func ServesCredentials(addr netip.Addr) bool {
+	addr = addr.Unmap().WithZone("")
+	if addr.Is6() {
+		b := addr.As16()
+		switch {
+		case b[0] == 0 && b[1] == 0x64 && b[2] == 0xff && b[3] == 0x9b: // NAT64
+			return ServesCredentials(netip.AddrFrom4([4]byte(b[12:])))
+		case b[0] == 0x20 && b[1] == 0x02: // 6to4
+			return ServesCredentials(netip.AddrFrom4([4]byte(b[2:6])))
+		case [12]byte(b[:12]) == [12]byte{} && !addr.IsLoopback() && !addr.IsUnspecified(): // IPv4-compatible
+			return ServesCredentials(netip.AddrFrom4([4]byte(b[12:])))
+		}
+	}
+	if addr.IsLinkLocalUnicast() {
+		return true
+	}
+	switch addr.String() {
+	case "fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16", "192.0.0.192": // AWS, Google, Alibaba, Azure, Oracle
+		return true
+	}
+	return false
 }
 
 // conn is one upstream connection.
@@ -73,6 +99,13 @@ type conn struct {
 	tcp     *net.TCPConn
 	br      *bufio.Reader
 	idledAt time.Time
+
+	// readBy is the read deadline that is set; the owner's.
+	readBy time.Time
+	// headLeft is how many bytes may still be read while the head of an answer is; negative behind it.
+	headLeft int
+	// readErr is the last error of reading. net/http reports one in the middle of a header as bad syntax.
+	readErr error
 
 	// interrupted is set by any goroutine that wants the owner to stop waiting; see interrupt.
 	interrupted atomic.Bool
@@ -103,7 +136,8 @@ func (p *pool) get(ctx context.Context) (*conn, error) {
 func (p *pool) put(c *conn) {
 	now := time.Now()
 	c.idledAt = now
-	if c.interrupted.Load() || c.br.Buffered() > 0 || c.SetDeadline(time.Time{}) != nil {
+	// Its deadlines stay as they are: whoever takes it sets new ones, and until then nobody reads or writes.
+	if c.interrupted.Load() || c.br.Buffered() > 0 {
 		c.Close()
 		return
 	}
@@ -145,25 +179,62 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 		}
 		c.Conn = secure
 	}
+	c.headLeft = -1
 	c.br = bufio.NewReaderSize(c, 16<<10)
 	return c, nil
 }
 
-// alive looks, without waiting, whether the engine closed the connection or sent something unasked. It narrows the
-// window in which a request meets a closing connection to microseconds: what may have been processed is never sent twice.
-func (c *conn) alive() bool {
+// maxHead bounds the headers of an answer, those of informational answers before it included.
+const maxHead = 1 << 20
+
+// Read reads from the engine, while the head of an answer is read only so much: net/http's reader has no limit of its own.
+func (c *conn) Read(p []byte) (int, error) {
+	switch {
+	case c.headLeft == 0:
+		c.readErr = fmt.Errorf("the headers of the engine's answer are longer than %d KiB", maxHead>>10)
+		return 0, c.readErr
+	case c.headLeft > 0:
+		p = p[:min(len(p), c.headLeft)]
+	}
+	n, err := c.Conn.Read(p)
+	if c.headLeft > 0 {
+		c.headLeft -= n
+	}
+	if err != nil {
+		c.readErr = err
+	}
+	return n, err
+}
+
+// alive looks whether the engine closed the connection or sent something unasked. It narrows the window in which a request
+// meets a closing connection to microseconds: what may have been processed is never sent twice.
+func (c *conn) alive() bool { return c.sent() == nothing }
+
+// nothing is what sent returns of an open connection that has nothing to read.
+const nothing = -1
+
+// sent looks, without waiting, at what the engine has sent: nothing, or at least so many bytes; 0 for its end.
+func (c *conn) sent() (n int) {
 	raw, err := c.tcp.SyscallConn()
 	if err != nil {
-		return false
+		return 0
 	}
-	ok := false
 	err = raw.Read(func(fd uintptr) bool {
 		var b [1]byte
-		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		ok = n < 0 && (err == syscall.EAGAIN || err == syscall.EWOULDBLOCK)
+		var err error
+		n, _, err = syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		switch {
+		case err == syscall.EAGAIN || err == syscall.EWOULDBLOCK:
+			n = nothing
+		case err != nil:
+			n = 0
+		}
 		return true
 	})
-	return err == nil && ok
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // interrupt wakes the owner out of its read or write, which then fails with a deadline error. It may be called by any
@@ -173,9 +244,15 @@ func (c *conn) interrupt() {
 	c.SetDeadline(time.Unix(1, 0))
 }
 
-// expect gives the next read until d from now.
+// expect gives the next read until d from now, or a little longer: the deadline is moved once it has come closer than d,
+// and then by a sixteenth more, because moving it costs as much as reading a chunk.
 func (c *conn) expect(d time.Duration) error {
-	if err := c.SetReadDeadline(time.Now().Add(d)); err != nil {
+	now := time.Now()
+	if left := c.readBy.Sub(now); left >= d && left <= d+d/16 {
+		return nil
+	}
+	c.readBy = now.Add(d + d/16)
+	if err := c.SetReadDeadline(c.readBy); err != nil {
 		return err
 	}
 	if c.interrupted.Load() { // the deadline just set may have overwritten interrupt's
@@ -194,6 +271,7 @@ type Timeouts struct {
 type Response struct {
 	Status int
 	Header http.Header
+	Length int64 // of the body as the engine announces it, -1 when it does not
 	Body   *Body
 }
 
@@ -223,6 +301,11 @@ func (b *Body) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Ready says, without waiting, whether bytes of the body have come. What has come encrypted may be anything.
+func (b *Body) Ready() bool {
+	return b.conn.br.Buffered() > 0 || b.pool.tls == nil && b.conn.sent() > 0
+}
+
 // Hurry makes d the idle limit from now on.
 func (b *Body) Hurry(d time.Duration) { b.idle = d }
 
@@ -236,20 +319,18 @@ func (b *Body) Close() {
 		return
 	}
 	b.closed = true
-	if b.stop != nil {
-		b.stop()
-	}
-	if b.ended && b.keep {
+	quiet := b.stop == nil || b.stop() // else an interrupt is on its way, and would meet the connection's next call
+	if b.ended && b.keep && quiet {
 		b.pool.put(b.conn)
 		return
 	}
 	b.conn.Close()
 }
 
-// roundTrip sends one request, head (request line and headers, with the empty line) and body, and reads the answer's
-// head. ctx aborts it, and later the reading of the body, by interrupting the connection. An error that wraps ErrNotSent
+// roundTrip sends one request, head (request line and headers, with the empty line) and body, calls meanwhile once it is on
+// its way, and reads the answer's head. ctx aborts it, and later the reading of the body, by interrupting the connection. An error that wraps ErrNotSent
 // means that the engine cannot have seen the request.
-func (p *pool) roundTrip(ctx context.Context, method string, head, body []byte, t Timeouts) (*Response, error) {
+func (p *pool) roundTrip(ctx context.Context, method string, head, body []byte, t Timeouts, meanwhile func()) (*Response, error) {
 	c, err := p.get(ctx)
 	if err != nil {
 		return nil, err
@@ -273,14 +354,22 @@ func (p *pool) roundTrip(ctx context.Context, method string, head, body []byte, 
 		}
 		return fail(err)
 	}
+	if meanwhile != nil {
+		meanwhile()
+	}
 	if err := c.expect(t.FirstByte); err != nil {
 		return fail(err)
 	}
+	c.headLeft, c.readErr = maxHead, nil
 	resp, err := http.ReadResponse(c.br, &http.Request{Method: method})
 	for err == nil && resp.StatusCode >= 100 && resp.StatusCode < 200 && resp.StatusCode != http.StatusSwitchingProtocols {
 		resp, err = http.ReadResponse(c.br, &http.Request{Method: method})
 	}
+	c.headLeft = -1
 	if err != nil {
+		if c.readErr != nil {
+			err = c.readErr
+		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			err = fmt.Errorf("the engine closed the connection without an answer: %w", err)
 		}
@@ -289,6 +378,7 @@ func (p *pool) roundTrip(ctx context.Context, method string, head, body []byte, 
 	return &Response{
 		Status: resp.StatusCode,
 		Header: resp.Header,
+		Length: resp.ContentLength,
 		Body:   &Body{conn: c, pool: p, r: resp.Body, idle: t.Idle, keep: !resp.Close, stop: stop},
 	}, nil
 }

@@ -45,7 +45,7 @@ func (h *Hub) Default() *Upstream { return h.primary }
 // Get returns the engine that c describes. A c without a URL means the default engine, with c's model if it names one;
 // it is nil when there is none. A c with a URL gets none of the default engine's credentials.
 func (h *Hub) Get(c Config) (*Upstream, error) {
-	c.Timeouts = h.defaults.Timeouts
+	c.Timeouts, c.Memory = h.defaults.Timeouts, h.defaults.Memory
 	c.URL = strings.TrimRight(c.URL, "/")
 	if c.URL == "" {
 		model := c.Model
@@ -92,7 +92,16 @@ func (h *Hub) Close() {
 	for _, up := range h.Named() {
 		up.Close()
 	}
+	h.defaults.Memory.Close()
 }
 
 // Keyed reports whether the engine is sent a credential.
 func (u *Upstream) Keyed() bool { return u.key != "" }
+
+// withoutKey takes the credential out of a text of the engine's, who may repeat what it was sent.
+func (u *Upstream) withoutKey(text string) string {
+	if len(u.key) < 8 { // what is so short stands in words that are no secret
+		return text
+	}
+	return strings.ReplaceAll(text, u.key, "[the key]")
+}

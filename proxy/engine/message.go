@@ -110,7 +110,12 @@ func (m *message) readText(cur *jsonscan.Cursor) (said bool) {
 	return len(m.content) > before
 }
 
+// keep keeps a member that is not ours to understand. Of a garbled event nothing is kept that is no JSON: it would make the
+// whole message unreadable.
 func (m *message) keep(key string, raw []byte) {
+	if !json.Valid(raw) {
+		return
+	}
 	value := append([]byte(nil), raw...)
 	for i := range m.other {
 		if m.other[i].key == key {

@@ -2,280 +2,280 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"math"
-	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 
 	"captureproxy/internal/record"
 )
 
 // The probe's calls are short and plain, so that every engine takes them.
-const (
-	probeMessages = `"messages":[{"role":"user","content":"Say hello."}]`
-	probeTools    = `"tools":[{"type":"function","function":{"name":"shell","description":"Run a command","parameters":{"type":"object","properties":{"command":{"type":"string"}},"required":["command"]}}}]`
+const probeTool = `"name":"shell","description":"Run a command"`
+
+const probeSchema = `{"type":"object","properties":{"command":{"type":"string"}},"required":["command"]}`
+
+var (
+	probeMessages  = Param{"messages", `[{"role":"user","content":"Say hello."}]`}
+	probeCallShell = Param{"messages", `[{"role":"user","content":"Call the shell tool with the command: echo hello"}]`}
+	probeTools     = Param{"tools", `[{"type":"function","function":{` + probeTool + `,"parameters":` + probeSchema + `}}]`}
+	probeShort     = Param{"max_tokens", "32"}
+	probeStream    = []Param{{"stream", "true"}, {"stream_options", `{"include_usage":true}`}}
 )
 
-// probe measures the endpoint (WIRE 5). nil when it cannot be reached.
+// probe measures the endpoint (WIRE 5). nil when it cannot be reached, or has trouble of its own just now.
 func (u *Upstream) probe(ctx context.Context) *Profile {
-	models, owner, err := u.models(ctx)
+	list, err := u.list(ctx)
 	if err != nil {
-		return nil
+		return u.unmeasured("%v", err)
 	}
-	p := &Profile{Measured: true, Provider: u.provider, LogprobsMode: record.LogprobsUnknown, Models: models, Served: u.model, Version: u.version(ctx)}
+	p := &Profile{
+		Measured: true, Provider: u.provider, LogprobsMode: record.LogprobsUnknown, Models: list.names, VocabSize: list.vocab, Native: nativeDialects(u.provider),
+	}
+	p.Served = u.served(p, list)
+	if len(p.Native) > 0 {
+		return u.probeNative(ctx, p)
+	}
 	if p.Provider == "" {
-		p.Provider = owner
+		p.Provider = list.owner
 	}
-	switch {
-	case p.Served != "":
-	case len(models) == 1:
-		p.Served = models[0]
-	case len(models) == 0:
-		p.find("the engine lists no models: name one with --model")
-	default:
-		p.find("the engine serves %d models (%s): name one with --model", len(models), strings.Join(models, ", "))
-	}
+	p.Version, p.WeightVersion = u.version(ctx), u.weightVersion(ctx)
+
 	var answers []*asked
 	if u.forced != "" {
 		p.Level, p.StreamCapture = u.forced, u.forced == record.LevelTokens
-	} else {
-		answers = u.measureLevel(ctx, p)
+		p.fill()
+	} else if answers = u.measureLevel(ctx, p, list.owner); answers == nil {
+		return nil
 	}
 	if p.Level != record.LevelText {
 		p.LogprobsMode = u.logprobsMode(ctx, p)
 	}
-	tools := u.ask(ctx, p, `"max_tokens":512,"messages":[{"role":"user","content":"Call the shell tool with the command: echo hello"}],`+probeTools)
-	p.ToolSupport = tools.answered()
-	if !p.ToolSupport {
-		p.find("the engine refuses calls with tools (%s): start vLLM with --enable-auto-tool-choice and --tool-call-parser", tools.problem)
+	if p.Level == record.LevelTokens && p.LogprobsMode == record.LogprobsRaw {
+		p.find("its logprobs are raw, before temperature and truncation: train at temperature 1 without truncation, which sessions of purpose train set where " +
+			"the harness sets no temperature, or start vLLM with --logprobs-mode processed_logprobs")
 	}
-	for _, a := range append(answers, tools) {
+	if u.forced != "" || slices.ContainsFunc(answers, (*asked).answered) { // else that is said already
+		answers = append(answers, u.measureTools(ctx, p))
+	}
+	for _, a := range answers {
 		for _, c := range a.answer.Choices {
 			if c.message.reasoningName != "" {
 				p.ReasoningField = c.message.reasoningName
 			}
 		}
 	}
+	u.measureTokenizer(ctx, p)
+	if p.Level == record.LevelTokens && u.forced == "" {
+		u.measureForced(ctx, p, answers)
+	}
 	if ctx.Err() != nil { // out of time: what was not answered says nothing about what the engine can do
-		return nil
+		return u.unmeasured("it took too long to answer the probe: %v", ctx.Err())
 	}
 	return p
 }
 
-// measureLevel finds out what can be captured, streamed and whole.
-func (u *Upstream) measureLevel(ctx context.Context, p *Profile) []*asked {
-	streamed := u.ask(ctx, p, `"max_tokens":16,"return_token_ids":true,"logprobs":true,"top_logprobs":0,"stream":true,"stream_options":{"include_usage":true},`+probeMessages)
-	whole := u.ask(ctx, p, `"max_tokens":16,"return_token_ids":true,"logprobs":true,"top_logprobs":0,`+probeMessages)
-	if whole.rows() == 0 && whole.answered() { // llama.cpp gives no rows for 0
-		if again := u.ask(ctx, p, `"max_tokens":16,"return_token_ids":true,"logprobs":true,"top_logprobs":1,`+probeMessages); again.rows() > 0 {
-			p.TopLogprobs = 1
-			whole = again
-			streamed = u.ask(ctx, p, `"max_tokens":16,"return_token_ids":true,"logprobs":true,"top_logprobs":1,"stream":true,"stream_options":{"include_usage":true},`+probeMessages)
-		}
-	}
-	p.Level = record.LevelText
+// served is the model to name, with a finding where it cannot be known.
+func (u *Upstream) served(p *Profile, list modelList) string {
+	names := list.names
 	switch {
-	case streamed.complete():
-		p.Level, p.StreamCapture = record.LevelTokens, true
-	case whole.rows() > 0 || streamed.rows() > 0:
-		p.Level = record.LevelLogprobs
-		p.StreamCapture = streamed.rows() > 0
-		if whole.complete() {
-			p.find("the engine returns token ids of whole answers only: streamed calls are captured without them")
+	case len(names) == 0 && u.model != "":
+		p.find("the engine has no list of models (%s): whether it serves %q shows when it is called", list.problem, u.model)
+		return u.model
+	case u.model != "":
+		return u.model
+	case len(names) == 1:
+		return names[0]
+	case len(names) == 0:
+		p.find("the engine has no list of models (%s): name one with --model", list.problem)
+	default:
+		const most = 20
+		shown := strings.Join(names[:min(len(names), most)], ", ")
+		if len(names) > most {
+			shown += ", …"
 		}
+		p.find("the engine serves %d models (%s): name one with --model", len(names), shown)
 	}
-	return []*asked{streamed, whole}
+	return ""
 }
 
 func (p *Profile) find(format string, args ...any) {
 	p.Findings = append(p.Findings, fmt.Sprintf(format, args...))
 }
 
-// models lists the served names, and what the engine calls their owner: vllm, sglang and llamacpp name themselves there. An
-// endpoint that answers, but has no such list, has none.
-func (u *Upstream) models(ctx context.Context) (names []string, owner string, err error) {
-	status, body, err := u.get(ctx, &Request{Method: http.MethodGet, Path: "/models"})
-	if err != nil {
-		return nil, "", err
-	}
-	if status >= 500 { // still loading, or down behind a gateway
-		return nil, "", fmt.Errorf("the engine answers %d", status)
-	}
-	var list struct {
-		Data []struct {
-			ID    string `json:"id"`
-			Owner string `json:"owned_by"`
-		} `json:"data"`
-	}
-	if status != http.StatusOK || json.Unmarshal(body, &list) != nil {
-		return nil, "", nil
-	}
-	for _, m := range list.Data {
-		names = append(names, m.ID)
-		if m.Owner == "vllm" || m.Owner == "sglang" || m.Owner == "llamacpp" {
-			owner = m.Owner
+// measureTools finds out whether calls with tools are taken. Being cut by the cap says nothing against it. The call is
+// streamed where streams carry ids: some engines lose the ids of what a parser holds back, and then whole answers it is.
+func (u *Upstream) measureTools(ctx context.Context, p *Profile) *asked {
+	q := question{params: []Param{{"max_tokens", "512"}, {"temperature", "0.7"}, probeCallShell, probeTools}}
+	if u.forced == "" && p.Whole.Level == record.LevelTokens && p.Stream.Level == record.LevelTokens {
+		streamed := u.ask(ctx, p, question{way: p.Stream, params: slices.Concat(q.params, probeStream), own: p.Stream.names()})
+		if streamed.answered() {
+			if p.ToolSupport = true; !streamed.complete() {
+				p.Stream = streamed.taken(p.Stream)
+				p.StreamCapture, p.Buffered = false, true
+				p.find("its streams lose token ids beside tools, as vLLM before 0.13 does: streamed calls are made whole, and the harness gets the " +
+					"answer as a stream when it is complete. A newer engine streams live")
+			}
+			return streamed
 		}
 	}
-	return names, owner, nil
+	tools := u.ask(ctx, p, q)
+	p.ToolSupport = tools.answered()
+	if !p.ToolSupport {
+		p.find("the engine refuses calls with tools (%s): start vLLM with --enable-auto-tool-choice and --tool-call-parser, or choose a model that takes tools", tools.problem)
+	}
+	return tools
 }
 
-// version asks vLLM's GET /version; "" where there is no such route.
-func (u *Upstream) version(ctx context.Context) string {
-	status, body, err := u.get(ctx, &Request{Method: http.MethodGet, Path: "/version", AtOrigin: true})
-	var answer struct {
-		Version string `json:"version"`
+// The capture requests that engines know (WIRE 1, 2, 3).
+var (
+	// sglang's whole answers before return_token_ids.
+	metaWay = Way{Params: []Param{{"return_prompt_token_ids", "true"}, {"return_meta_info", "true"}, {"logprobs", "true"}, {"top_logprobs", "0"}}}
+	// sglang's late chunk.
+	sglextWay = Way{
+		Params: []Param{{"return_input_ids_in_sglext", "true"}, {"return_output_ids_in_sglext", "true"}, {"logprobs", "true"}, {"top_logprobs", "0"}},
+		Header: [][2]string{{"x-sglext-ids-framed", "1"}},
 	}
-	if err != nil || status != http.StatusOK || json.Unmarshal(body, &answer) != nil {
-		return ""
+	// llama.cpp's whole answers; it gives no rows for 0.
+	verboseWay = Way{Params: []Param{{"return_tokens", "true"}, {"verbose", "true"}, {"logprobs", "true"}, {"top_logprobs", "1"}}, Derive: true}
+)
+
+func (w Way) names() []string {
+	out := make([]string, len(w.Params))
+	for i, p := range w.Params {
+		out[i] = p.Name
 	}
-	return answer.Version
+	return out
 }
 
-func (u *Upstream) get(ctx context.Context, r *Request) (status int, body []byte, err error) {
-	resp, err := u.Do(ctx, r)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer resp.Body.Close()
-	body, err = ReadAll(resp.Body, 0)
-	return resp.Status, body, err
-}
-
-// asked is the answer to one of the probe's calls.
-type asked struct {
-	answer  Answer
-	status  int
-	problem string // why there is no answer
-}
-
-func (a *asked) answered() bool { return a.problem == "" && len(a.answer.Choices) > 0 }
-
-func (a *asked) rows() int {
-	if !a.answered() {
-		return 0
-	}
-	return len(a.answer.Choices[0].Logprobs)
-}
-
-// complete says whether prompt ids, sampled ids and logprobs are all there and agree with the usage.
-func (a *asked) complete() bool {
-	if !a.answered() || a.answer.Usage.Prompt == nil || a.answer.Usage.Completion == nil {
-		return false
-	}
-	c := a.answer.Choices[0]
-	n := len(c.SampledIDs)
-	return n > 0 && n == len(c.Logprobs) && int64(n) == *a.answer.Usage.Completion && int64(len(a.answer.Prompt(c))) == *a.answer.Usage.Prompt
-}
-
-// ask makes one chat call. members are those of the body, without the model.
-func (u *Upstream) ask(ctx context.Context, p *Profile, members string) *asked {
-	name, err := json.Marshal(p.Served)
-	if err != nil {
-		return &asked{problem: err.Error()}
-	}
-	body := "{" + members + "}"
-	if p.Served != "" {
-		body = `{"model":` + string(name) + "," + members + "}"
-	}
-	resp, err := u.Do(ctx, &Request{Method: http.MethodPost, Path: "/chat/completions", Header: http.Header{"Content-Type": {"application/json"}}, Body: []byte(body)})
-	if err != nil {
-		return &asked{problem: err.Error()}
-	}
-	defer resp.Body.Close()
-	a := &asked{status: resp.Status}
-	data, err := ReadAll(resp.Body, 0)
-	switch {
-	case err != nil:
-		a.problem = err.Error()
-	case resp.Status != http.StatusOK:
-		a.problem = fmt.Sprintf("%d: %s", resp.Status, Excerpt(data))
-	case LooksLikeSSE(data):
-		er := NewEventReader(strings.NewReader(string(data)), nil)
-		for ev, err := er.Next(); err == nil; ev, err = er.Next() {
-			a.answer.Chunk(ev.Data, &Strip{})
+// measureLevel finds out what can be captured, whole and streamed. nil when the engine has trouble of its own.
+func (u *Upstream) measureLevel(ctx context.Context, p *Profile, owner string) []*asked {
+	way, whole := u.measureWhole(ctx, p, owner)
+	if !whole.answered() { // does it answer at all?
+		plain := u.ask(ctx, p, question{params: []Param{probeShort, probeMessages}})
+		if !plain.answered() {
+			if plain.unwell() {
+				u.unmeasured("%s", plain.problem)
+				return nil
+			}
+			p.find("the engine refuses model calls (%s): check --model, --upstream-key, --auth-header and --provider", plain.problem)
 		}
-		if a.answer.Error != nil {
-			a.problem = Excerpt(a.answer.Error)
-		}
-	default:
-		if _, ok := a.answer.Whole(data, &Strip{}); !ok {
-			a.problem = "no model answer: " + Excerpt(data)
+		p.Level, p.Whole, p.Stream = record.LevelText, Way{Level: record.LevelText}, Way{Level: record.LevelText}
+		return []*asked{plain}
+	}
+	p.Whole = whole.taken(way)
+	streamed := u.measureStream(ctx, p, whole)
+	p.Level = p.Whole.Level
+	if p.Stream.Level == record.LevelTokens || p.Level == record.LevelText {
+		p.Level = p.Stream.Level
+	}
+	p.StreamCapture = p.Stream.Level == p.Level && p.Level != record.LevelText
+	p.Buffered = p.Whole.Level == record.LevelTokens && p.Stream.Level != record.LevelTokens
+	if p.Buffered {
+		p.find("token ids come with whole answers only: streamed calls are made whole, and the harness gets the answer as a stream when it is complete")
+	}
+	return []*asked{whole, streamed}
+}
+
+// measureWhole tries the known capture requests until one gives all there is. owner only says which to try first.
+func (u *Upstream) measureWhole(ctx context.Context, p *Profile, owner string) (Way, *asked) {
+	try := func(w Way, own []string) *asked {
+		return u.ask(ctx, p, question{way: w, params: []Param{probeShort, probeMessages}, own: own})
+	}
+	if owner == "llamacpp" {
+		if a := try(verboseWay, verboseWay.names()); a.complete() {
+			return verboseWay, a
 		}
 	}
-	return a
-}
-
-// logprobsMode measures whether logprobs are those of the sampled distribution: at temperature 2 a processed engine halves
-// the gap of the two best tokens, a raw one does not move it. A gap beyond 100 is a sentinel, one under 0.5 says nothing.
-func (u *Upstream) logprobsMode(ctx context.Context, p *Profile) record.LogprobsMode {
-	one := u.gap(ctx, p, "1")
-	two := u.gap(ctx, p, "2")
-	switch {
-	case math.IsNaN(one) || math.IsNaN(two) || one > 100 || one < 0.5:
-		return record.LogprobsUnknown
-	case math.Abs(two-one/2) < 0.1*one:
-		return record.LogprobsProcessed
-	case math.Abs(two-one) < 0.1*one:
-		return record.LogprobsRaw
-	}
-	return record.LogprobsUnknown
-}
-
-// gap returns the distance between the two best tokens' logprobs of a first token, NaN when it cannot be had.
-func (u *Upstream) gap(ctx context.Context, p *Profile, temperature string) float64 {
-	name, err := json.Marshal(p.Served)
-	if err != nil {
-		return math.NaN()
-	}
-	body := `{"model":` + string(name) + `,"max_tokens":1,"logprobs":true,"top_logprobs":2,"temperature":` + temperature + `,` + probeMessages + `}`
-	resp, err := u.Do(ctx, &Request{Method: http.MethodPost, Path: "/chat/completions", Header: http.Header{"Content-Type": {"application/json"}}, Body: []byte(body)})
-	if err != nil {
-		return math.NaN()
-	}
-	defer resp.Body.Close()
-	data, err := ReadAll(resp.Body, 0)
-	if err != nil {
-		return math.NaN()
-	}
-	var answer struct {
-		Choices []struct {
-			Logprobs struct {
-				Content []struct {
-					Top []struct {
-						Logprob *float64 `json:"logprob"`
-					} `json:"top_logprobs"`
-				} `json:"content"`
-			} `json:"logprobs"`
-		} `json:"choices"`
-	}
-	if json.Unmarshal(data, &answer) != nil || len(answer.Choices) == 0 || len(answer.Choices[0].Logprobs.Content) == 0 {
-		return math.NaN()
-	}
-	top := answer.Choices[0].Logprobs.Content[0].Top
-	if len(top) < 2 || top[0].Logprob == nil || top[1].Logprob == nil {
-		return math.NaN()
-	}
-	return math.Abs(*top[0].Logprob - *top[1].Logprob)
-}
-
-// LooksLikeSSE says whether bytes begin like an event stream, whatever their label says.
-func LooksLikeSSE(b []byte) bool {
-	s := strings.TrimLeft(string(b[:min(len(b), 64)]), "\ufeff \t\r\n")
-	for _, field := range []string{"data:", "event:", ":", "id:", "retry:"} {
-		if strings.HasPrefix(s, field) {
-			return true
+	way := plainWay(record.LevelTokens, 0)
+	whole := try(way, nil)
+	if whole.rows() == 0 && whole.answered() && !slices.Contains(whole.dropped, "logprobs") { // some give no rows for 0
+		if again := try(plainWay(record.LevelTokens, 1), nil); again.rows() > 0 {
+			p.TopLogprobs = 1
+			way, whole = plainWay(record.LevelTokens, 1), again
 		}
 	}
-	return false
+	if whole.complete() || !whole.answered() || len(whole.dropped) > 0 { // an engine that refuses unknown fields has none of the others
+		return way, whole
+	}
+	for _, w := range []Way{metaWay, verboseWay} {
+		if a := try(w, w.names()); a.complete() {
+			return w, a
+		}
+	}
+	return way, whole
 }
 
-// Excerpt is the beginning of an answer, on one line, for an error message.
-func Excerpt(b []byte) string {
-	const most = 300
-	s := strings.Join(strings.Fields(strings.ToValidUTF8(string(b[:min(len(b), 4*most)]), "\ufffd")), " ")
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
+// measureStream finds out what a stream carries. What whole answers took is not refused for good by a stream.
+func (u *Upstream) measureStream(ctx context.Context, p *Profile, whole *asked) *asked {
+	try := func(w Way) *asked {
+		return u.ask(ctx, p, question{way: w, params: append([]Param{probeShort, probeMessages}, probeStream...), own: w.names()})
 	}
-	return s
+	plain := plainWay(record.LevelTokens, p.TopLogprobs)
+	plain.Params = slices.DeleteFunc(plain.Params, func(q Param) bool { return slices.Contains(whole.dropped, q.Name) })
+	streamed := try(plain)
+	p.Stream = streamed.taken(plain)
+	if p.Stream.Level == record.LevelTokens || len(whole.dropped) > 0 {
+		return streamed
+	}
+	if late := try(sglextWay); late.complete() {
+		p.Stream = late.taken(sglextWay)
+		return late
+	}
+	if !streamed.answered() { // it refuses ids in streams: what about logprobs alone?
+		logprobs := plainWay(record.LevelLogprobs, p.TopLogprobs)
+		streamed = try(logprobs)
+		p.Stream = streamed.taken(logprobs)
+	}
+	return streamed
+}
+
+// measureForced finds out whether the engine follows prompt ids beside the messages: the probe's own prompt with one token
+// left out must come back as the prompt.
+func (u *Upstream) measureForced(ctx context.Context, p *Profile, answers []*asked) {
+	var ids []int32
+	for _, a := range answers {
+		if len(a.answer.Choices) > 0 && ids == nil {
+			ids = a.answer.Prompt(a.answer.Choices[0])
+		}
+	}
+	way, stream := p.Whole, []Param(nil)
+	if way.Level != record.LevelTokens {
+		way, stream = p.Stream, probeStream
+	}
+	if len(ids) < 3 || way.Derive {
+		return
+	}
+	middle := len(ids) / 2
+	ids = slices.Concat(ids[:middle], ids[middle+1:])
+	for _, field := range []string{ForcedKV, ForcedInput} {
+		param := Param{"input_ids", intList(ids)}
+		if field == ForcedKV {
+			param = Param{"kv_transfer_params", `{"prompt_token_ids":` + intList(ids) + `}`}
+		}
+		a := u.ask(ctx, p, question{
+			way: way, params: append([]Param{{"max_tokens", "1"}, probeMessages, param}, stream...), own: append(way.names(), "kv_transfer_params", field),
+		})
+		if a.answered() && slices.Equal(a.answer.Prompt(a.answer.Choices[0]), ids) {
+			p.Forced = field
+			return
+		}
+	}
+}
+
+// The fields that take prompt ids, see Profile.Forced.
+const (
+	ForcedKV    = "kv_transfer_params.prompt_token_ids" // vLLM
+	ForcedInput = "input_ids"                           // SGLang
+)
+
+func intList(ids []int32) string {
+	b := []byte{'['}
+	for i, id := range ids {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(id), 10)
+	}
+	return string(append(b, ']'))
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 type Profile struct {
 	// Measured says that the probe ran; Level is empty before, unless it was given.
 	Measured bool
+	// Recalled says that it ran in an earlier process.
+	Recalled bool
 	Level    record.Level
 	// StreamCapture says that a streamed answer carries all that a whole one does.
 	StreamCapture  bool
@@ -28,12 +31,27 @@ type Profile struct {
 	TopLogprobs int
 	// Refused lists the kinds of calls on which the engine refused our capture parameters.
 	Refused []Shape
+	// Whole and Stream are how the two kinds of calls are captured.
+	Whole, Stream Way
+	// Buffered says that streamed calls are made as whole ones and replayed, as only whole answers carry token ids.
+	Buffered bool
+	// Fixes are the edits that the engine asked for by refusing calls, to be made on every call.
+	Fixes []Fix
+	// SystemAsUser says that the template refused a system message inside a conversation: such go as a user's.
+	SystemAsUser bool
+	// Native are the dialects that go to the engine as they came, byte for byte.
+	Native []record.Dialect
+	// Forced is the field that takes prompt ids beside the messages, as measured; "" where the engine follows none.
+	Forced string
+	// Tokenizes and Detokenizes say that the engine's /tokenize and /detokenize work.
+	Tokenizes, Detokenizes bool
+	// WeightVersion is the engine's name of the weights it serves, when it was measured; "" for none.
+	WeightVersion string
+	// VocabSize is the number of token ids of the model, 0 when unknown.
+	VocabSize int
 	// Findings are what a person should know, each with what to do.
 	Findings []string
 }
-
-// Shape is the kind of a call, as far as engines treat capture parameters differently on it.
-type Shape struct{ Stream, Tools bool }
 
 // Captures says whether capture parameters may be sent on calls of a shape.
 func (p *Profile) Captures(s Shape) bool { return !slices.Contains(p.Refused, s) }
@@ -42,7 +60,7 @@ func (p *Profile) Captures(s Shape) bool { return !slices.Contains(p.Refused, s)
 func (p *Profile) Record() record.Profile {
 	return record.Profile{
 		Provider: p.Provider, Version: p.Version, CaptureLevel: p.Level, StreamCapture: p.StreamCapture, LogprobsMode: p.LogprobsMode,
-		ReasoningField: p.ReasoningField, ToolSupport: p.ToolSupport,
+		ReasoningField: p.ReasoningField, ToolSupport: p.ToolSupport, ForcedIDs: p.Forced != "", VocabSize: p.VocabSize,
 	}
 }
 
@@ -52,35 +70,49 @@ func (u *Upstream) Profile() *Profile { return u.profile.Load() }
 // Record describes the engine for a document.
 func (u *Upstream) Record() record.Engine {
 	p := u.Profile()
-	return record.Engine{URL: u.URL(), Model: p.Served, Profile: p.Record(), ParamEdits: []record.Edit{}}
+	e := record.Engine{URL: u.URL(), Model: p.Served, Profile: p.Record(), ParamEdits: make([]record.Edit, 0, len(p.Fixes))}
+	for _, f := range p.Fixes {
+		e.ParamEdits = append(e.ParamEdits, f.Edit(nil))
+	}
+	return e
 }
 
-// learn replaces the profile by what change makes of a copy.
+// learn replaces the profile by what change makes of a copy, and remembers what was measured.
 func (u *Upstream) learn(change func(*Profile)) {
 	for {
 		old := u.profile.Load()
 		next := *old
 		change(&next)
 		if u.profile.CompareAndSwap(old, &next) {
+			u.remember(&next)
 			return
 		}
 	}
 }
 
-// Refuse notes that the engine refused capture parameters on calls of a shape.
+// Refuse notes that the engine refused capture parameters on calls of a shape. What was only recalled is measured anew.
 func (u *Upstream) Refuse(s Shape) {
 	u.learn(func(p *Profile) {
 		if !slices.Contains(p.Refused, s) {
 			p.Refused = append(slices.Clone(p.Refused), s)
 		}
+		p.doubt()
 	})
+}
+
+// TakesSystemFirstOnly notes that the engine's template takes a system message at the beginning only.
+func (u *Upstream) TakesSystemFirstOnly() {
+	if !u.Profile().SystemAsUser {
+		u.learn(func(p *Profile) { p.SystemAsUser = true })
+	}
 }
 
 // RetryMeasure is how long after a failed measurement the next one may start.
 const RetryMeasure = 2 * time.Second
 
 // Measure measures the engine once; concurrent callers share the measurement. It returns the profile, whose Measured is
-// false when the engine could not be reached.
+// false when the engine could not be reached. What an earlier process measured of the same engine holds as long as the
+// engine says that it is still the same.
 func (u *Upstream) Measure(ctx context.Context) *Profile {
 	if p := u.Profile(); p.Measured {
 		return p
@@ -91,20 +123,45 @@ func (u *Upstream) Measure(ctx context.Context) *Profile {
 	if p.Measured || time.Since(time.Unix(0, u.asked.Load())) < RetryMeasure {
 		return p
 	}
-	if measured := u.probe(ctx); measured != nil {
-		u.learn(func(p *Profile) {
-			refused := p.Refused
-			*p = *measured
-			p.Refused = append(p.Refused, refused...)
-		})
-	} else {
-		u.asked.Store(time.Now().UnixNano())
+	measured := u.recall(ctx)
+	if measured == nil {
+		measured = u.probe(ctx)
 	}
+	if measured == nil {
+		u.asked.Store(time.Now().UnixNano())
+		return u.Profile()
+	}
+	u.learn(func(p *Profile) {
+		refused := p.Refused
+		*p = *measured
+		for _, s := range refused {
+			if !slices.Contains(p.Refused, s) {
+				p.Refused = append(slices.Clone(p.Refused), s)
+			}
+		}
+		p.fill()
+	})
 	return u.Profile()
+}
+
+// unmeasured keeps why a measurement came to nothing. It returns nil, the profile of such a one.
+func (u *Upstream) unmeasured(format string, args ...any) *Profile {
+	problem := fmt.Sprintf(format, args...)
+	u.problem.Store(&problem)
+	return nil
+}
+
+// Problem says why the last measurement came to nothing, "" when none did.
+func (u *Upstream) Problem() string {
+	if problem := u.problem.Load(); problem != nil {
+		return *problem
+	}
+	return ""
 }
 
 // Assume takes a profile for measured, where somebody knows better than a probe.
 func (u *Upstream) Assume(p Profile) {
 	p.Measured = true
+	p.fill()
 	u.profile.Store(&p)
 }

@@ -45,6 +45,7 @@ type EventReader struct {
 	// start is where the current event begins, line where its current line does, look up to where that line has been
 	// searched for its end.
 	start, line, look int
+	end               int // of the current event, 0 while it has not been found
 	err               error
 	max               int
 	inPiece           bool
@@ -53,17 +54,18 @@ type EventReader struct {
 	idle              int    // reads in a row that gave nothing
 }
 
-// NewEventReader returns a reader of r's events, seeded with bytes that were already read.
+// NewEventReader returns a reader of r's events, seeded with bytes that were already read. Their memory is the reader's from
+// then on.
 func NewEventReader(r io.Reader, seed []byte) *EventReader {
-	return &EventReader{r: r, buf: append(make([]byte, 0, max(4096, 2*len(seed))), seed...), max: MaxEvent}
+	return &EventReader{r: r, buf: seed, max: MaxEvent}
 }
 
 // Next returns the next event. Its slices are valid until the following call. At the end of the stream it returns what
 // is left, if anything, as a last event, and then the reader's error (io.EOF at a clean end).
 func (e *EventReader) Next() (Event, error) {
 	for {
-		if end, ok := e.findEnd(); ok {
-			return e.take(end), nil
+		if e.Buffered() {
+			return e.take(e.end), nil
 		}
 		if len(e.buf)-e.start > e.max {
 			ev := Event{Raw: e.buf[e.start:e.line], Piece: true}
@@ -131,7 +133,7 @@ func (e *EventReader) take(end int) Event {
 		e.fields(&ev)
 	}
 	e.inPiece = false
-	e.start, e.line, e.look = end, end, end
+	e.start, e.line, e.look, e.end = end, end, end, 0
 	return ev
 }
 
@@ -171,8 +173,13 @@ func (e *EventReader) fields(ev *Event) {
 	}
 }
 
-// Buffered says whether bytes have been read that Next has not returned: the next event may be there without waiting.
-func (e *EventReader) Buffered() bool { return e.start < len(e.buf) }
+// Buffered says whether the next event has been read already, so that Next need not wait for it.
+func (e *EventReader) Buffered() bool {
+	if e.end == 0 {
+		e.end, _ = e.findEnd()
+	}
+	return e.end > 0
+}
 
 // fill reads once more, making room first.
 func (e *EventReader) fill() {

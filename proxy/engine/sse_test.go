@@ -15,14 +15,19 @@ type seen struct{ name, data string }
 
 // readAll returns the events and checks that their bytes are the stream's.
 func readAll(t interface{ Fatalf(string, ...any) }, stream string, r io.Reader, max int) []seen {
-	er := NewEventReader(r, nil)
+	counted := &countedReader{Reader: r}
+	er := NewEventReader(counted, nil)
 	if max > 0 {
 		er.max = max
 	}
 	var out []seen
 	var raw bytes.Buffer
 	for {
+		there, before := er.Buffered(), counted.reads
 		ev, err := er.Next()
+		if there && counted.reads > before {
+			t.Fatalf("%q: the reader waits for an event that it says it has", stream)
+		}
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
 				t.Fatalf("%v", err)
@@ -38,6 +43,16 @@ func readAll(t interface{ Fatalf(string, ...any) }, stream string, r io.Reader, 
 		t.Fatalf("bytes changed:\n%q\n%q", stream, raw.String())
 	}
 	return out
+}
+
+type countedReader struct {
+	io.Reader
+	reads int
+}
+
+func (r *countedReader) Read(p []byte) (int, error) {
+	r.reads++
+	return r.Reader.Read(p)
 }
 
 func TestEvents(t *testing.T) {

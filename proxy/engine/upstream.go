@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,10 +22,10 @@ import (
 
 // Config describes an engine.
 type Config struct {
-	// URL is the API root. One without a path gets /v1; one with a path is the root as it stands.
+	// URL is the API root. One without a path gets /v1 (Google's /v1beta); one with a path is the root as it stands.
 	URL string
 	// Key is the engine's credential; it goes nowhere but into AuthHeader of requests to URL. AuthHeader is
-	// "Authorization" (the default), which sends `Bearer KEY`, or another name, which sends the bare key.
+	// "Authorization", which sends `Bearer KEY`, or another name, which sends the bare key. Empty means the provider's own.
 	Key        string
 	AuthHeader string
 	// Model is the name to send; found by itself when the engine serves exactly one.
@@ -35,6 +36,8 @@ type Config struct {
 	Timeouts Timeouts
 	// NoLinkLocal refuses connections to link-local addresses, where clouds serve credentials, whatever name led there.
 	NoLinkLocal bool
+	// Memory keeps what was measured for the processes to come; nil for none.
+	Memory *Memory
 }
 
 // Upstream is one engine under one credential. It is safe for concurrent use.
@@ -51,6 +54,10 @@ type Upstream struct {
 	profile   atomic.Pointer[Profile]
 	measuring sync.Mutex // held by the one that measures
 	asked     atomic.Int64
+	problem   atomic.Pointer[string]
+	memory    *Memory
+	openings  openings
+	forcing   forcing
 }
 
 // NewUpstream checks a configuration. It does not connect.
@@ -71,14 +78,15 @@ func NewUpstream(c Config) (*Upstream, error) {
 		return nil, errors.New("upstream URL: it must not have a query or a fragment")
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
-	if u.Path == "" {
-		u.Path = "/v1"
-	}
 	if c.Provider == "auto" { // what is measured then says what it is
 		c.Provider = ""
 	}
+	path, authHeader := nativeDefaults(c.Provider)
+	if u.Path == "" {
+		u.Path = path
+	}
 	if c.AuthHeader == "" {
-		c.AuthHeader = "Authorization"
+		c.AuthHeader = authHeader
 	}
 	if c.Timeouts.FirstByte <= 0 {
 		c.Timeouts.FirstByte = 15 * time.Minute
@@ -88,9 +96,13 @@ func NewUpstream(c Config) (*Upstream, error) {
 	}
 	up := &Upstream{
 		root: u, key: c.Key, authHeader: textproto.CanonicalMIMEHeaderKey(c.AuthHeader), model: c.Model, provider: c.Provider, forced: c.Level,
-		timeouts: c.Timeouts, pool: newPool(u, c.NoLinkLocal),
+		timeouts: c.Timeouts, pool: newPool(u, c.NoLinkLocal), memory: c.Memory,
 	}
-	up.profile.Store(&Profile{Level: c.Level, StreamCapture: c.Level == record.LevelTokens, LogprobsMode: record.LogprobsUnknown, Provider: c.Provider})
+	p := &Profile{
+		Level: c.Level, StreamCapture: c.Level == record.LevelTokens, LogprobsMode: record.LogprobsUnknown, Provider: c.Provider, Native: nativeDialects(c.Provider),
+	}
+	p.fill()
+	up.profile.Store(p)
 	return up, nil
 }
 
@@ -110,12 +122,30 @@ type Request struct {
 	Header    http.Header
 	RequestID string
 	Body      []byte
+	// Bearer sends the credential as "Authorization: Bearer KEY", whatever header it has otherwise.
+	Bearer bool
+	// Meanwhile, if any, runs when the request is on its way, before its answer is waited for.
+	Meanwhile func()
 }
 
 // Do sends a request and returns the answer's head. Cancelling ctx aborts the call at any later moment, by closing the
 // connection. Errors that wrap ErrNotSent mean that the engine has not seen the request.
 func (u *Upstream) Do(ctx context.Context, r *Request) (*Response, error) {
-	return u.pool.roundTrip(ctx, r.Method, u.head(r), r.Body, u.timeouts)
+	if !oneWord(r.Method) || !oneWord(r.Path) || !oneWord(r.Query) {
+		return nil, fmt.Errorf("%w: the request line would not be one", ErrNotSent)
+	}
+	return u.pool.roundTrip(ctx, r.Method, u.head(r), r.Body, u.timeouts, r.Meanwhile)
+}
+
+// oneWord says that text ends neither a word nor a line of a request's head. Who builds a path escapes what came from outside;
+// this is the second lock on that door.
+func oneWord(text string) bool {
+	for i := range len(text) {
+		if text[i] <= ' ' || text[i] == 0x7f {
+			return false
+		}
+	}
+	return true
 }
 
 // head writes the request line and the headers.
@@ -134,8 +164,9 @@ func (u *Upstream) head(r *Request) []byte {
 	b = append(b, " HTTP/1.1\r\nHost: "...)
 	b = append(b, u.root.Host...)
 	b = append(b, "\r\n"...)
+	hop := hopHeaders(r.Header)
 	for name, values := range r.Header {
-		if withheld[name] || name == u.authHeader {
+		if withheld[name] || name == u.authHeader || slices.Contains(hop, name) {
 			continue
 		}
 		for _, v := range values {
@@ -143,8 +174,8 @@ func (u *Upstream) head(r *Request) []byte {
 		}
 	}
 	if u.key != "" {
-		if u.authHeader == "Authorization" {
-			b = appendHeader(b, u.authHeader, "Bearer "+u.key)
+		if u.authHeader == "Authorization" || r.Bearer {
+			b = appendHeader(b, "Authorization", "Bearer "+u.key)
 		} else {
 			b = appendHeader(b, u.authHeader, u.key)
 		}
@@ -152,12 +183,25 @@ func (u *Upstream) head(r *Request) []byte {
 	if r.RequestID != "" {
 		b = appendHeader(b, "X-Request-Id", r.RequestID)
 	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+	if len(r.Body) > 0 || r.Method != http.MethodGet && r.Method != http.MethodHead { // a body without a length would be the next request
 		b = append(b, "Content-Length: "...)
 		b = strconv.AppendInt(b, int64(len(r.Body)), 10)
 		b = append(b, "\r\n"...)
 	}
 	return append(b, "\r\n"...)
+}
+
+// hopHeaders are the headers that a caller says are for its own connection only (RFC 9110, 7.6.1).
+func hopHeaders(h http.Header) (names []string) {
+	for _, value := range h["Connection"] {
+		if strings.EqualFold(value, "keep-alive") || strings.EqualFold(value, "close") {
+			continue // what nearly all say
+		}
+		for name := range strings.SplitSeq(value, ",") {
+			names = append(names, textproto.CanonicalMIMEHeaderKey(textproto.TrimString(name)))
+		}
+	}
+	return names
 }
 
 func appendHeader(b []byte, name, value string) []byte {
@@ -182,7 +226,8 @@ func CopyHeader(dst, src http.Header) {
 		switch name {
 		case "Connection", "Keep-Alive", "Proxy-Authenticate", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 			"Content-Length", "Content-Encoding", // of bytes that may be changed
-			"Server", "Date", "Set-Cookie", "Www-Authenticate", "X-Request-Id": // the proxy has its own, or nobody's business
+			"Server", "Date", "Set-Cookie", "Www-Authenticate", "X-Request-Id", // the proxy has its own, or nobody's business
+			"Location", "Refresh", "Alt-Svc", "Strict-Transport-Security", "Clear-Site-Data", "Access-Control-Allow-Origin", "Access-Control-Allow-Credentials": // it speaks for an origin of its own
 			continue
 		}
 		dst[name] = values
@@ -194,8 +239,18 @@ const maxAnswer = 256 << 20
 
 // ReadAll reads a whole body, within bounds.
 func ReadAll(b io.Reader, hint int) ([]byte, error) {
-	buf := make([]byte, 0, max(hint+512, 4096))
+	return ReadOn(make([]byte, 0, max(hint+512, 4096)), b)
+}
+
+// ReadOn reads the rest of a body whose beginning is in buf, into the same memory as far as that goes.
+func ReadOn(buf []byte, b io.Reader) ([]byte, error) {
 	for {
+		if len(buf) == cap(buf) {
+			if len(buf) > maxAnswer {
+				return buf, fmt.Errorf("the engine's answer is longer than %d MiB", maxAnswer>>20)
+			}
+			buf = append(make([]byte, 0, max(2*cap(buf), 4096)), buf...)
+		}
 		n, err := b.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
 		if errors.Is(err, io.EOF) {
@@ -203,12 +258,6 @@ func ReadAll(b io.Reader, hint int) ([]byte, error) {
 		}
 		if err != nil {
 			return buf, err
-		}
-		if len(buf) == cap(buf) {
-			if len(buf) > maxAnswer {
-				return buf, fmt.Errorf("the engine's answer is longer than %d MiB", maxAnswer>>20)
-			}
-			buf = append(make([]byte, 0, 2*cap(buf)), buf...)
 		}
 	}
 }

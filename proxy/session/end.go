@@ -2,10 +2,13 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"captureproxy/internal/record"
+	"captureproxy/proxy/events"
+	"captureproxy/store"
 )
 
 // Claim is what a caller says of how its session ended. The zero value claims nothing.
@@ -74,10 +77,13 @@ func keepDecisive(calls []*record.Call) []*record.Call {
 }
 
 // facts says what the calls so far mean for the verdict. The caller holds l.mu.
-func (l *Live) facts() facts {
-	f := facts{nodes: l.counts.Nodes}
+func (l *Live) facts() facts { return factsOf(l.counts.Nodes, l.final) }
+
+// factsOf says what calls mean for the verdict: all since the last good one, in any order.
+func factsOf(nodes int, calls []*record.Call) facts {
+	f := facts{nodes: nodes}
 	last := 0
-	for _, c := range l.final {
+	for _, c := range calls {
 		if c.Number < last {
 			continue
 		}
@@ -101,6 +107,10 @@ func (l *Live) facts() facts {
 func (l *Live) Close(ctx context.Context, claim Claim, change func(*record.Session)) (*record.Session, error) {
 	if err := l.stopAdmitting(ctx); err != nil {
 		return nil, err
+	}
+	change = l.registry.hooks.marking(change)
+	if l.registry.cluster != nil {
+		return l.closeShared(ctx, claim, change)
 	}
 	if claim.Cancelled != "" {
 		l.abort(ErrCancelled)
@@ -132,8 +142,8 @@ func (l *Live) Close(ctx context.Context, claim Claim, change func(*record.Sessi
 		l.resumeAdmitting()
 		return nil, err
 	}
-	l.registry.remove(l)
-	close(l.ended)
+	l.finish()
+	l.registry.Announce(events.SessionEnded, rec)
 	return rec, nil
 }
 
@@ -155,6 +165,11 @@ func (l *Live) Cancel(ctx context.Context, reason string) (*record.Session, erro
 	l.mu.Unlock()
 	// A close that waits for calls must not keep a cancel from ending them.
 	l.abort(ErrCancelled)
+	if c := l.registry.cluster; c != nil {
+		if _, err := c.BeginEnd(ctx, l.id, l.Record().Instance, reason); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+	}
 	return l.Close(ctx, Claim{Cancelled: reason}, nil)
 }
 

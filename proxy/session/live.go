@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"captureproxy/internal/record"
+	"captureproxy/proxy/continuity"
 	"captureproxy/proxy/engine"
 )
 
@@ -27,7 +28,13 @@ type Live struct {
 	counts       Counts
 	recent       recent
 	touched      time.Time
-	final        []*record.Call // what decides the verdict: see verdict
+	turns        *continuity.Index // nil until somebody asks for it
+	// Of a session that other proxies serve too: see shared.go.
+	nudged     chan struct{} // room for one
+	unsaved    []func(*record.Session)
+	unnumbered int // calls that went on while the store was away
+	once       sync.Once
+	final      []*record.Call // what decides the verdict: see verdict
 }
 
 // Counts is what a session has done so far.
@@ -43,7 +50,7 @@ type Counts struct {
 func newLive(r *Registry, s *record.Session, up *engine.Upstream) *Live {
 	return &Live{
 		id: s.ID, registry: r, engine: up, rec: s, ended: make(chan struct{}), tickets: map[*Ticket]struct{}{},
-		recent: newRecent(), touched: r.now(),
+		recent: newRecent(), touched: r.now(), nudged: make(chan struct{}, 1),
 	}
 }
 
@@ -81,6 +88,17 @@ func (l *Live) Engine() *engine.Upstream {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.engine
+}
+
+// Turns is the index of the session's turns, in which a call finds the one that it carries on. It holds those that were put
+// into it; the record has the others.
+func (l *Live) Turns() *continuity.Index {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.turns == nil {
+		l.turns = continuity.NewIndex()
+	}
+	return l.turns
 }
 
 // takeEngine gives the session an engine where it has none, and reports whether up is its engine now.
@@ -129,6 +147,15 @@ func (l *Live) wait(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// remove takes a ticket out. The caller holds l.mu.
+func (l *Live) remove(t *Ticket) {
+	delete(l.tickets, t)
+	if len(l.tickets) == 0 && l.idle != nil {
+		close(l.idle)
+		l.idle = nil
 	}
 }
 

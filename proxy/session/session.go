@@ -17,6 +17,7 @@ import (
 
 	"captureproxy/internal/record"
 	"captureproxy/proxy/engine"
+	"captureproxy/proxy/events"
 	"captureproxy/store"
 )
 
@@ -45,6 +46,12 @@ type Store interface {
 	Calls(ctx context.Context, id string) ([]*record.Call, error)
 }
 
+// PolicyStore is a Store that keeps the version of the weights that are live, for the processes to come.
+type PolicyStore interface {
+	SetPolicy(ctx context.Context, version int64) error
+	Policy(ctx context.Context) (*int64, error) // nil when nobody has said
+}
+
 var validID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
 
 // ValidID reports whether a caller may name a session so.
@@ -64,6 +71,12 @@ type Registry struct {
 	store   Store
 	now     func() time.Time
 	records recordLocks
+	events  *events.Hub
+	cluster *cluster // nil unless other proxies share the store
+	closing sync.Once
+	hooks   hooks
+
+	naming sync.Mutex // orders calls of SetPolicy
 
 	mu       sync.Mutex
 	live     map[string]*Live // running sessions
@@ -72,9 +85,20 @@ type Registry struct {
 }
 
 // Open returns a registry with the store's running sessions in it: they go on where they were. engineOf names the engine
-// of a restored session, nil when it is not known any more.
+// of a session that was read from the store, nil when it is not known any more. When the store is one that proxies share,
+// the registry takes up a session when it first has to do with it; it must be closed then.
 func Open(ctx context.Context, st Store, now func() time.Time, engineOf func(*record.Session) *engine.Upstream) (*Registry, error) {
-	r := &Registry{store: st, now: now, records: newRecordLocks(), live: map[string]*Live{}}
+	r := &Registry{store: st, now: now, records: newRecordLocks(), events: events.NewHub(), live: map[string]*Live{}}
+	if shared, ok := st.(store.Shared); ok {
+		return r, r.join(ctx, shared, engineOf)
+	}
+	if keeper, ok := st.(PolicyStore); ok {
+		version, err := keeper.Policy(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("reading which weights are live: %w", err)
+		}
+		r.policy = version
+	}
 	running, _, err := st.Sessions(ctx, store.Filter{Status: string(record.Running)})
 	if err != nil && !errors.Is(err, store.ErrDamaged) { // a damaged session keeps no other one from going on
 		return nil, fmt.Errorf("reading the running sessions: %w", err)
@@ -115,8 +139,9 @@ func (r *Registry) Create(ctx context.Context, s *record.Session, up *engine.Ups
 	}
 	l := newLive(r, s, up)
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.live[s.ID] = l
+	r.mu.Unlock()
+	r.Announce(events.SessionOpened, s)
 	return l, nil
 }
 
@@ -154,6 +179,11 @@ func (r *Registry) Repeat(ctx context.Context, id, requestHash string, up *engin
 		return nil, fmt.Errorf("reading session %s: %w", id, err)
 	case old.Status != record.Running:
 		return nil, ErrConflict
+	case r.cluster != nil:
+		if l := r.adopt(old); old.Spec.RequestHash == requestHash && l.takeEngine(up) {
+			return l, nil
+		}
+		return nil, ErrConflict
 	}
 	return nil, ErrUnknown // being created at this moment
 }
@@ -177,11 +207,13 @@ func (r *Registry) Find(ctx context.Context, id string) (*Live, error) {
 	if !ValidID(id) {
 		return nil, ErrUnknown
 	}
-	switch _, err := r.store.Session(ctx, id); {
+	switch s, err := r.store.Session(ctx, id); {
 	case errors.Is(err, store.ErrNotFound):
 		return nil, ErrUnknown
 	case err != nil:
 		return nil, fmt.Errorf("looking for session %s: %w", id, err)
+	case r.cluster != nil && s.Status == record.Running:
+		return r.adopt(s), nil
 	}
 	return nil, ErrEnded
 }
@@ -208,23 +240,45 @@ func (r *Registry) remove(l *Live) {
 
 // Delete cancels what is in flight, then removes the session and its calls for good.
 func (r *Registry) Delete(ctx context.Context, id string) error {
-	if l, err := r.Get(id); err == nil {
+	l, err := r.Get(id)
+	if r.cluster != nil {
+		if l, err = r.Find(ctx, id); err != nil && !errors.Is(err, ErrEnded) {
+			return err
+		}
+	}
+	if err == nil {
 		if _, err := l.Cancel(ctx, "the session was deleted"); err != nil && !errors.Is(err, ErrEnded) {
 			return err
 		}
 	}
-	err := r.store.DeleteSession(ctx, id)
-	if errors.Is(err, store.ErrNotFound) {
+	err = r.store.DeleteSession(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
 		return ErrUnknown
+	case err == nil:
+		r.Announce(events.SessionDeleted, &record.Session{ID: id})
 	}
 	return err
 }
 
-// SetPolicy notes the version of the weights that are live from now on.
-func (r *Registry) SetPolicy(version int64) {
+// SetPolicy notes the version of the weights that are live from now on. It holds for this process at once; the error says
+// that it will not survive it, or where proxies share the store that it holds nowhere.
+func (r *Registry) SetPolicy(ctx context.Context, version int64) error {
+	if r.cluster != nil {
+		if err := r.cluster.SetPolicy(ctx, version); err != nil {
+			return err
+		}
+		return r.cluster.readPolicy(ctx)
+	}
+	r.naming.Lock()
+	defer r.naming.Unlock()
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.policy = &version
+	r.mu.Unlock()
+	if keeper, ok := r.store.(PolicyStore); ok {
+		return keeper.SetPolicy(ctx, version)
+	}
+	return nil
 }
 
 // Policy returns the version of the weights that are live, nil when none was named.
@@ -235,8 +289,9 @@ func (r *Registry) Policy() *int64 {
 }
 
 // Drain refuses new calls from now on and waits until the running ones are done or ctx is. Those that are left are then
-// aborted. Sessions stay running: they go on when the proxy starts again.
+// aborted. Sessions stay running: they go on when the proxy starts again. Whoever follows the events sees the last one.
 func (r *Registry) Drain(ctx context.Context) {
+	defer r.events.Close()
 	r.mu.Lock()
 	r.draining = true
 	r.mu.Unlock()

@@ -49,7 +49,7 @@ func create(t *testing.T, r *Registry, id string) *Live {
 // call plays one call of a session to an outcome.
 func call(t *testing.T, st Store, l *Live, outcome record.Outcome, detail string) {
 	t.Helper()
-	ticket, err := l.Admit(fmt.Sprint(outcome, detail), false, func(error) {})
+	ticket, err := l.Admit(t.Context(), fmt.Sprint(outcome, detail), false, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,15 +186,15 @@ func TestRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ticket, err := l.Admit(fmt.Sprint(record.UpstreamError, "b"), false, func(error) {})
+	ticket, err := l.Admit(t.Context(), fmt.Sprint(record.UpstreamError, "b"), false, func(error) {})
 	if err != nil || ticket.Number != 3 || ticket.RetryOf != 2 || ticket.BudgetSpent {
 		t.Errorf("%+v %v", ticket, err)
 	}
-	if over, err := l.Admit("z", false, func(error) {}); err != nil || !over.BudgetSpent {
+	if over, err := l.Admit(t.Context(), "z", false, func(error) {}); err != nil || !over.BudgetSpent {
 		t.Errorf("%+v %v", over, err)
 	}
 	ticket.NotForwarded()
-	if again, err := l.Admit("z2", false, func(error) {}); err != nil || again.BudgetSpent {
+	if again, err := l.Admit(t.Context(), "z2", false, func(error) {}); err != nil || again.BudgetSpent {
 		t.Errorf("budget that was given back is lost: %+v %v", again, err)
 	}
 }
@@ -203,7 +203,7 @@ func TestRestart(t *testing.T) {
 func TestCloseWaits(t *testing.T) {
 	r, st, _ := open(t)
 	l := create(t, r, "x")
-	ticket, err := l.Admit("a", false, func(error) { t.Error("aborted") })
+	ticket, err := l.Admit(t.Context(), "a", false, func(error) { t.Error("aborted") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestCloseWaits(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if _, err := l.Admit("b", false, func(error) {}); !errors.Is(err, ErrEnded) {
+	if _, err := l.Admit(t.Context(), "b", false, func(error) {}); !errors.Is(err, ErrEnded) {
 		t.Errorf("admitted while closing: %v", err)
 	}
 	select {
@@ -251,7 +251,7 @@ func TestCancelBeatsClose(t *testing.T) {
 	l := create(t, r, "x")
 	var ticket *Ticket
 	aborted := make(chan struct{})
-	ticket, err := l.Admit("a", false, func(cause error) {
+	ticket, err := l.Admit(t.Context(), "a", false, func(cause error) {
 		if !errors.Is(cause, ErrCancelled) {
 			t.Errorf("cause %v", cause)
 		}
@@ -294,7 +294,7 @@ func TestAdmitConcurrently(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 50 {
 		wg.Go(func() {
-			ticket, err := l.Admit(fmt.Sprint(i), false, func(error) {})
+			ticket, err := l.Admit(t.Context(), fmt.Sprint(i), false, func(error) {})
 			if err != nil {
 				t.Error(err)
 				return
@@ -318,7 +318,7 @@ func TestDrain(t *testing.T) {
 	r, _, _ := open(t)
 	l := create(t, r, "x")
 	var ticket *Ticket
-	ticket, err := l.Admit("a", false, func(error) { go ticket.End(&record.Call{Outcome: record.UpstreamError}) })
+	ticket, err := l.Admit(t.Context(), "a", false, func(error) { go ticket.End(&record.Call{Outcome: record.UpstreamError}) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +328,7 @@ func TestDrain(t *testing.T) {
 	if c, _ := l.Counts(); c.InFlight != 0 {
 		t.Errorf("%d calls in flight after the drain", c.InFlight)
 	}
-	if _, err := l.Admit("b", false, func(error) {}); !errors.Is(err, ErrDraining) {
+	if _, err := l.Admit(t.Context(), "b", false, func(error) {}); !errors.Is(err, ErrDraining) {
 		t.Errorf("admitted while draining: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"captureproxy/internal/record"
+	"captureproxy/proxy/events"
 )
 
 // ErrCancelled is the cause with which a call's context ends when its session was cancelled.
@@ -12,7 +13,8 @@ var ErrCancelled = errors.New("the session was cancelled")
 
 // Ticket is a call's stay in its session.
 type Ticket struct {
-	// Number counts the session's calls from 1, in the order in which they were accepted.
+	// Number counts the session's calls from 1, in the order in which they were accepted. It is 0 for a call that cannot be
+	// recorded because the store that proxies share is away.
 	Number int
 	// RetryOf is the number of the call that this one repeats, 0 for none.
 	RetryOf int
@@ -23,6 +25,7 @@ type Ticket struct {
 	hash     string
 	cancel   context.CancelCauseFunc
 	reserved bool
+	lost     bool
 }
 
 // Admit takes a call into the session, in one step: it numbers the call, finds out whether it repeats an earlier one,
@@ -30,9 +33,12 @@ type Ticket struct {
 // caller itself calls it a retry. cancel is called with ErrCancelled when the session is cancelled.
 //
 // It fails with ErrEnded when the session takes no calls any more.
-func (l *Live) Admit(hash string, repeats bool, cancel context.CancelCauseFunc) (*Ticket, error) {
+func (l *Live) Admit(ctx context.Context, hash string, repeats bool, cancel context.CancelCauseFunc) (*Ticket, error) {
 	if l.registry.Draining() {
 		return nil, ErrDraining
+	}
+	if l.registry.cluster != nil {
+		return l.admitShared(ctx, hash, repeats, cancel)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,6 +56,9 @@ func (l *Live) Admit(hash string, repeats bool, cancel context.CancelCauseFunc) 
 	}
 	l.tickets[t] = struct{}{}
 	l.touched = l.registry.now()
+	if l.registry.events.Awake() {
+		l.announce(events.CallStarted, t, nil)
+	}
 	return t, nil
 }
 
@@ -73,25 +82,39 @@ func (t *Ticket) Forwarded() bool {
 // Gone tells the session that the harness does not wait for this call any more, so that the same body again is a retry
 // even while this one is still being wound up.
 func (t *Ticket) Gone() {
+	if t.live.registry.cluster != nil {
+		t.live.goneShared(t.Number)
+		return
+	}
 	t.live.mu.Lock()
 	defer t.live.mu.Unlock()
 	t.live.recent.end(t.hash, t.Number, false)
 }
 
+// Lost says that the call could not be recorded.
+func (t *Ticket) Lost() {
+	t.live.mu.Lock()
+	defer t.live.mu.Unlock()
+	t.lost = true
+}
+
 // End ends the stay. c is the call as recorded; nil when nothing was.
 func (t *Ticket) End(c *record.Call) {
 	l := t.live
+	if l.registry.cluster != nil {
+		l.endShared(t, c)
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.tickets, t)
+	l.remove(t)
 	l.touched = l.registry.now()
 	if c != nil {
 		l.recent.end(t.hash, t.Number, c.Outcome.IsNode())
 		l.count(c)
 	}
-	if len(l.tickets) == 0 && l.idle != nil {
-		close(l.idle)
-		l.idle = nil
+	if c != nil && !t.lost && l.registry.events.Awake() {
+		l.announce(events.TurnRecorded, t, c)
 	}
 }
 

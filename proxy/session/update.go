@@ -33,6 +33,9 @@ func (l *Live) Update(ctx context.Context, change func(*record.Session)) (*recor
 	lock := l.registry.records.of(l.id)
 	lock.Lock()
 	defer lock.Unlock()
+	if l.registry.cluster != nil {
+		return l.changeShared(ctx, change)
+	}
 	return l.update(ctx, func(s *record.Session) error {
 		change(s)
 		return nil
@@ -61,6 +64,9 @@ func (r *Registry) Update(ctx context.Context, id string, change func(*record.Se
 	lock := r.records.of(id)
 	lock.Lock()
 	defer lock.Unlock()
+	if r.cluster != nil {
+		return r.updateShared(ctx, id, change)
+	}
 	if l, err := r.Get(id); err == nil {
 		old := l.Record()
 		s, err := l.update(ctx, change)

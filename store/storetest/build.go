@@ -132,6 +132,32 @@ func CheckCalls(t TB, s store.Store, session string, want ...*record.Call) {
 	}
 }
 
+// CheckPast fails unless the store's past of the session is these calls, without what a past leaves out.
+func CheckPast(t TB, s store.Store, session string, want ...*record.Call) {
+	t.Helper()
+	past, err := s.Past(context.Background(), session)
+	if err != nil {
+		t.Fatalf("Past(%q): %v", session, err)
+	}
+	if len(past.Calls) != len(want) {
+		t.Fatalf("Past(%q): %d calls, want %d", session, len(past.Calls), len(want))
+	}
+	for i, c := range want {
+		bare := *c
+		bare.Messages, bare.Tools, bare.Choices = nil, nil, append([]record.Choice(nil), c.Choices...)
+		for j := range bare.Choices {
+			bare.Choices[j].PromptIDs = nil
+		}
+		same(t, fmt.Sprintf("the past's call %d", c.Number), past.Calls[i], &bare)
+		if body := past.Body(past.Calls[i]); string(body) != string(c.Body) {
+			t.Fatalf("the past's body of call %d is %q, want %q", c.Number, body, c.Body)
+		}
+	}
+	if past.Body(want[0]) != nil {
+		t.Fatalf("a past gives the body of a call that is not its own")
+	}
+}
+
 // Create creates sessions.
 func Create(t TB, s store.Store, sessions ...*record.Session) {
 	t.Helper()

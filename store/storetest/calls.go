@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -122,6 +123,45 @@ func testSamePieceManyPlaces(t *testing.T, s store.Store) {
 	}
 	Append(t, s, calls...)
 	CheckCalls(t, s, session.ID, calls...)
+}
+
+// testChangingBeginnings has parameters and a system prompt that change with every call, or with every other, in
+// conversations that go on behind them, fork and start over.
+func testChangingBeginnings(t *testing.T, s store.Store) {
+	session := Session(1)
+	Create(t, s, session)
+	said := func(role string, n int) json.RawMessage {
+		return json.RawMessage(fmt.Sprintf(`{"role":%q,"content":"what was said at %d, which is long enough"}`, role, n))
+	}
+	var calls []*record.Call
+	var history []json.RawMessage
+	for n := 1; n <= 24; n++ {
+		history = append(history, said("user", n), said("assistant", n))
+		switch n {
+		case 9:
+			history = append(history[:6:6], said("user", -n)) // a fork
+		case 17:
+			history = nil
+		}
+		c := Call(session, n)
+		c.Messages = append([]json.RawMessage{said("system", n/2)}, history...)
+		body, cuts := Body(c.Messages)
+		head := fmt.Sprintf(`{"user":"call %d of many that differ in this",`, n)
+		c.Body, c.Cuts = append([]byte(head), body[1:]...), nil
+		for _, cut := range cuts {
+			c.Cuts = append(c.Cuts, cut+len(head)-1)
+		}
+		for i := range c.Messages {
+			c.Messages[i] = c.Body[c.Cuts[2*i]:c.Cuts[2*i+1]:c.Cuts[2*i+1]]
+		}
+		c.Tools = history[:min(n, len(history))]
+		calls = append(calls, c)
+	}
+	Append(t, s, calls...)
+	CheckCalls(t, s, session.ID, calls...)
+	CheckPast(t, s, session.ID, calls...)
+	_, err := s.Past(context.Background(), "nobody")
+	wantErr(t, "the past of a session that is not there", err, store.ErrNotFound)
 }
 
 func testDelete(t *testing.T, s store.Store) {

@@ -35,6 +35,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"AnyCall", testAnyCall},
 		{"Conversation", testConversation},
 		{"SamePieceManyPlaces", testSamePieceManyPlaces},
+		{"ChangingBeginnings", testChangingBeginnings},
 		{"Delete", testDelete},
 		{"DeleteThenCreate", testDeleteThenCreate},
 		{"Contexts", testContexts},

@@ -14,7 +14,7 @@ turns = 0
 for question in ["What is a tree?", "And a forest?", "Name a colour.", "Thank you. Say goodbye."]:
     messages.append({"role": "user", "content": question})
     content, calls, finish = "", {}, None
-    stream = client.chat.completions.create(model=model, messages=messages, tools=tools, stream=True, temperature=0, max_tokens=48)
+    stream = client.chat.completions.create(model=model, messages=messages, tools=tools, stream=True, temperature=1, max_tokens=48)
     for chunk in stream:
         for choice in chunk.choices:
             assert choice.logprobs is None, choice

@@ -170,6 +170,7 @@ class Stats(Record):
     n_trainable_tokens: int
     n_distinct_trainable_tokens: int
     n_failed_calls: int
+    n_forced: int = 0
 
 
 @dataclasses.dataclass(kw_only=True)
