@@ -5,6 +5,7 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"os"
 	"time"
 )
 
@@ -16,6 +17,8 @@ type Limits struct {
 	// second, from its beginning: a byte now and then keeps no connection.
 	Pause, Grace time.Duration
 	Rate         int64
+	// Linger is how long a client that was answered before its body was read may go on sending it.
+	Linger time.Duration
 	// Idle is how long a connection may lie unused.
 	Idle time.Duration
 }
@@ -29,6 +32,7 @@ func (l Limits) orDefaults() Limits {
 	or(&l.Head, 30*time.Second)
 	or(&l.Pause, 30*time.Second)
 	or(&l.Grace, time.Minute)
+	or(&l.Linger, 10*time.Second)
 	or(&l.Idle, 10*time.Minute) // longer than any client's, or it would meet a connection that we close just then
 	if l.Rate <= 0 {
 		l.Rate = 1 << 10
@@ -57,7 +61,7 @@ func NewHTTPServer(h http.Handler, l Limits, complaints *log.Logger) *http.Serve
 // is there no deadline is left: the server then reads on only to notice a hang-up, for as long as the answer takes.
 func timely(next http.Handler, l *Limits) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conn, ok := w.(readDeadliner)
+		conn, ok := w.(connection)
 		switch {
 		case !ok:
 		case r.ContentLength == 0:
@@ -65,23 +69,73 @@ func timely(next http.Handler, l *Limits) http.Handler {
 				return // the connection is closed
 			}
 		default:
-			r.Body = &timedBody{ReadCloser: r.Body, conn: conn, limits: l}
+			body := &timedBody{ReadCloser: r.Body, conn: conn, limits: l}
+			r.Body = body
+			if err := conn.EnableFullDuplex(); err != nil { // or the server gives an unread body up with the answer's first byte
+				return
+			}
+			next.ServeHTTP(w, r)
+			if !body.ended {
+				linger(conn, body, r.Header.Get("Expect") != "")
+			}
+			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-type readDeadliner interface{ SetReadDeadline(time.Time) error }
+// connection is what an http.ResponseWriter of HTTP/1 can do with its connection.
+type connection interface {
+	http.Hijacker
+	SetReadDeadline(time.Time) error
+	EnableFullDuplex() error
+	FlushError() error
+}
+
+// linger sends the answer of a request whose body nobody read to its end, and takes the body all the same. A connection
+// that is closed on bytes in flight is reset, and many a client then loses the answer that it has not read yet (RFC 9112
+// 9.6): a refusal that says what to do would look like a broken network. What is no readable body, and the body of a client
+// that expected to be asked for it, ends the connection, or its rest would be taken for a request.
+func linger(conn connection, body *timedBody, expected bool) {
+	if conn.FlushError() != nil {
+		return // the connection is broken, and the server knows
+	}
+	limit := body.limits.Linger
+	if body.late {
+		limit = min(limit, time.Second/2) // it had its time: enough to take the answer
+	}
+	until := time.Now().Add(limit)
+	if !expected || body.n > 0 {
+		if conn.SetReadDeadline(until) != nil {
+			return
+		}
+		if _, err := io.Copy(io.Discard, body.ReadCloser); err == nil {
+			return
+		}
+	}
+	raw, _, err := conn.Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler) // the server closes it
+	}
+	defer raw.Close()
+	if half, ok := raw.(interface{ CloseWrite() error }); ok && half.CloseWrite() != nil {
+		return
+	}
+	if raw.SetReadDeadline(until) == nil {
+		io.Copy(io.Discard, raw) //nolint:errcheck // ends with the client's own close, or with the time
+	}
+}
 
 // timedBody is a request body whose sender must not dawdle. A read that came too late fails with os.ErrDeadlineExceeded.
 type timedBody struct {
 	io.ReadCloser
-	conn   readDeadliner
+	conn   connection
 	limits *Limits
 	began  time.Time // when the first bytes had come
 	until  time.Time // deadline for the next bytes
 	n      int64
 	ended  bool
+	late   bool // it came too slowly
 }
 
 func (b *timedBody) Read(p []byte) (int, error) {
@@ -92,6 +146,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	b.n += int64(n)
+	b.late = b.late || errors.Is(err, os.ErrDeadlineExceeded)
 	if err == io.EOF && !b.ended { //nolint:errorlint // a body's own end, never wrapped
 		b.ended = true
 		if failure := b.conn.SetReadDeadline(time.Time{}); failure != nil {

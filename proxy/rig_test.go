@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -75,7 +76,9 @@ func newRig(t *testing.T, url string, o rigOptions) *rig {
 		o.config(&config)
 	}
 	r := &rig{t: t, dir: dir, server: New(config), sessions: reg, store: st, up: up}
-	srv := httptest.NewServer(r.server)
+	srv := httptest.NewUnstartedServer(nil)
+	srv.Config = NewHTTPServer(r.server, Limits{}, log.New(io.Discard, "", 0))
+	srv.Start()
 	r.url = srv.URL
 	t.Cleanup(func() {
 		srv.CloseClientConnections()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"captureproxy/internal/record"
@@ -218,7 +219,9 @@ func (s *Server) deny(w http.ResponseWriter, d record.Dialect, status int, param
 }
 
 func writeError(w http.ResponseWriter, d record.Dialect, status int, param, text string) {
+	body := dialect.ErrorBody(d, status, param, text)
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body))) // complete also while the client still sends, see linger
 	w.WriteHeader(status)
-	w.Write(dialect.ErrorBody(d, status, param, text)) //nolint:errcheck // the client may be gone
+	w.Write(body) //nolint:errcheck // the client may be gone
 }

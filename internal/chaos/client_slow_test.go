@@ -17,7 +17,7 @@ import (
 )
 
 // brief are limits for a test, long enough for a client that sends all it has at once on a busy machine.
-var brief = proxy.Limits{Head: time.Second, Pause: time.Second, Grace: 2 * time.Second}
+var brief = proxy.Limits{Head: time.Second, Pause: time.Second, Grace: 2 * time.Second, Linger: time.Second}
 
 // A client that sends its request at a snail's pace is refused in its dialect, and recorded where its call would be.
 func TestSlowBodies(t *testing.T) {

@@ -1,11 +1,14 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"go.uber.org/zap"
@@ -63,9 +66,12 @@ func writeError(w http.ResponseWriter, e *Error) {
 	if kind == "" {
 		kind = "internal_error"
 	}
+	var body bytes.Buffer
+	encodeTo(&body, errorBody{errorText{Message: e.Error(), Type: kind, Param: e.Field}})
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(body.Len())) // complete also while the client still sends
 	w.WriteHeader(e.Status)
-	writeJSON(w, errorBody{errorText{Message: e.Error(), Type: kind, Param: e.Field}})
+	body.WriteTo(w) //nolint:errcheck // the client may be gone
 }
 
 // writeJSON writes one JSON value. A failed write is the client's hanging up, which nobody can be told.
@@ -73,9 +79,13 @@ func writeJSON(w http.ResponseWriter, v any) {
 	if w.Header().Get("Content-Type") == "" {
 		w.Header().Set("Content-Type", "application/json")
 	}
+	encodeTo(w, v)
+}
+
+func encodeTo(w io.Writer, v any) {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	enc.Encode(v) //nolint:errcheck // see above
+	enc.Encode(v) //nolint:errcheck // see writeJSON
 }
 
 // fail answers with an error.
