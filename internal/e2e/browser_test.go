@@ -44,6 +44,7 @@ func newBrowser(t *testing.T) *browser {
 	}
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
 		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1280, 900),
+		chromedp.WSURLReadTimeout(patience), // to start, on a busy machine
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-background-networking", true))
 	allocator, stop := chromedp.NewExecAllocator(t.Context(), options...)
 	ctx, done := chromedp.NewContext(allocator)
@@ -130,7 +131,7 @@ func (b *browser) quiet(t *testing.T, what string) {
 
 func (b *browser) until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience / 4); !done(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s\n%s", what, strings.Join(b.said(), "\n"))
 		}

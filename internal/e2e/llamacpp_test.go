@@ -27,7 +27,7 @@ import (
 // TestLlamaCppProbe measures a real engine that tells its ids with whole answers only, and raw logprobs.
 func TestLlamaCppProbe(t *testing.T) {
 	engine := llamaCpp(t)
-	out, code := command(t, nil, binary, "probe", "--upstream", engine, "--json")
+	out, code := command(t, nil, binary, "probe", "--upstream", engine, "--json", "--timeout", "5m")
 	var said struct {
 		Level   record.Level        `json:"capture_level"`
 		Stream  *bool               `json:"stream_capture"`

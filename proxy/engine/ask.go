@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -71,6 +72,20 @@ func (a *asked) complete() bool {
 	return !slices.ContainsFunc(c.Logprobs, math.IsNaN)
 }
 
+// unlucky says that an answer shows nothing of what the engine can do, though the next one may: the model said nothing, or
+// ids and logprobs came, and not one for each. llama.cpp gives a character that was split over tokens, as an emoji is, one
+// row for all of them.
+func (a *asked) unlucky() bool {
+	if !a.answered() {
+		return false
+	}
+	c := a.answer.Choices[0]
+	if ids, rows := len(c.SampledIDs), len(c.Logprobs); ids > 0 && rows > 0 {
+		return ids != rows
+	}
+	return len(c.Text())+len(c.Reasoning())+len(c.Refusal()) == 0 && !c.HasCalls()
+}
+
 // level is what the answer shows to be possible.
 func (a *asked) level() record.Level {
 	switch {
@@ -108,7 +123,11 @@ func (u *Upstream) ask(ctx context.Context, p *Profile, q question) *asked {
 		header.Set(h[0], h[1])
 	}
 	for edits := 0; ; edits++ {
-		status, data, err := u.get(ctx, &Request{Method: http.MethodPost, Path: "/chat/completions", Header: header, Body: a.body})
+		r := &Request{Method: http.MethodPost, Path: "/chat/completions", Header: header, Body: a.body}
+		status, data, err := u.get(ctx, r)
+		if errors.Is(err, errClosed) { // the probe's own calls may be made twice
+			status, data, err = u.get(ctx, r)
+		}
 		if err != nil {
 			a.status, a.problem = 0, u.withoutKey(err.Error())
 			return a
@@ -142,6 +161,18 @@ func (u *Upstream) ask(ctx context.Context, p *Profile, q question) *asked {
 	if q.way.Derive && a.answered() {
 		if ids, err := u.DerivePrompt(ctx, a.body); err == nil {
 			a.prompt = ids
+		}
+	}
+	return a
+}
+
+// askPlainly asks with the probe's prompts, one after the other, until an answer is not unlucky.
+func (u *Upstream) askPlainly(ctx context.Context, p *Profile, q question) (a *asked) {
+	for _, prompt := range probePrompts {
+		said := q
+		said.params = append(slices.Clone(q.params), probeShort, prompt)
+		if a = u.ask(ctx, p, said); !a.unlucky() {
+			break
 		}
 	}
 	return a
@@ -247,24 +278,17 @@ func Excerpt(b []byte) string {
 	return s
 }
 
-// gapPrompts are tried one after the other until a model tells its two best tokens apart.
-var gapPrompts = [...]Param{
-	probeMessages,
-	{"messages", `[{"role":"user","content":"hi"}]`},
-	{"messages", `[{"role":"user","content":"Count from one to five."}]`},
-	{"messages", `[{"role":"user","content":"What is the capital of France?"}]`},
-}
-
 // logprobsMode measures whether logprobs are those of the sampled distribution: at temperature 2 a processed engine halves
 // the gap of the two best tokens, a raw one does not move it. A gap beyond 100 is a sentinel, one under 0.5 says nothing.
 func (u *Upstream) logprobsMode(ctx context.Context, p *Profile) record.LogprobsMode {
-	for _, prompt := range gapPrompts {
-		one := u.gap(ctx, p, prompt, "1")
-		if math.IsNaN(one) {
+	for _, prompt := range probePrompts { // until the model tells its two best tokens apart
+		one, taken := u.gap(ctx, p, prompt, "1")
+		if !taken {
 			break
 		}
 		if one >= 0.5 && one <= 100 {
-			return modeOf(one, u.gap(ctx, p, prompt, "2"))
+			two, _ := u.gap(ctx, p, prompt, "2")
+			return modeOf(one, two)
 		}
 	}
 	return record.LogprobsUnknown
@@ -281,9 +305,22 @@ func modeOf(one, two float64) record.LogprobsMode {
 	return record.LogprobsUnknown
 }
 
-// gap returns the distance between the two best tokens' logprobs of a first token, NaN when it cannot be had. An engine
-// that takes no such temperature measures nothing. Three are asked for, as vLLM puts the sampled token among them.
-func (u *Upstream) gap(ctx context.Context, p *Profile, prompt Param, temperature string) float64 {
+// gap returns the distance between the two best tokens' logprobs of a first token, NaN when it could not be had, and whether
+// the engine takes such calls at all. A first token that is part of a character, or the end, has no logprobs in llama.cpp:
+// the next one that is sampled may.
+func (u *Upstream) gap(ctx context.Context, p *Profile, prompt Param, temperature string) (gap float64, taken bool) {
+	const tries = 4
+	for range tries {
+		if gap, taken = u.gapOnce(ctx, p, prompt, temperature); !taken || !math.IsNaN(gap) {
+			break
+		}
+	}
+	return gap, taken
+}
+
+// gapOnce is gap with one call. An engine that takes no such temperature measures nothing. Three tokens are asked for, as
+// vLLM puts the sampled one among them.
+func (u *Upstream) gapOnce(ctx context.Context, p *Profile, prompt Param, temperature string) (gap float64, taken bool) {
 	a := u.ask(ctx, p, question{
 		params: []Param{{"max_tokens", "1"}, {"logprobs", "true"}, {"top_logprobs", "3"}, {"temperature", temperature}, prompt},
 		own:    []string{"logprobs", "top_logprobs", "temperature"},
@@ -299,9 +336,11 @@ func (u *Upstream) gap(ctx context.Context, p *Profile, prompt Param, temperatur
 			} `json:"logprobs"`
 		} `json:"choices"`
 	}
-	if !a.answered() || fieldOf(a.body, "temperature") == nil || json.Unmarshal(a.data, &answer) != nil ||
-		len(answer.Choices) == 0 || len(answer.Choices[0].Logprobs.Content) == 0 {
-		return math.NaN()
+	if !a.answered() || fieldOf(a.body, "logprobs") == nil || fieldOf(a.body, "temperature") == nil || json.Unmarshal(a.data, &answer) != nil {
+		return math.NaN(), false
+	}
+	if len(answer.Choices) == 0 || len(answer.Choices[0].Logprobs.Content) == 0 {
+		return math.NaN(), true
 	}
 	var values []float64
 	for _, t := range answer.Choices[0].Logprobs.Content[0].Top {
@@ -310,8 +349,8 @@ func (u *Upstream) gap(ctx context.Context, p *Profile, prompt Param, temperatur
 		}
 	}
 	if len(values) < 2 {
-		return math.NaN()
+		return math.NaN(), true
 	}
 	slices.Sort(values)
-	return values[len(values)-1] - values[len(values)-2]
+	return values[len(values)-1] - values[len(values)-2], true
 }

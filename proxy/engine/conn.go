@@ -21,6 +21,13 @@ import (
 // theirs after five seconds (WIRE 1 and 3).
 const maxIdle = 4 * time.Second
 
+// settled is how long an engine's server needs at most, after an answer, to close a connection that it does not keep and
+// has not said so: llama.cpp's after each stream. A request sent within that time meets a closing connection.
+const settled = 50 * time.Millisecond
+
+// hastyFor is how long an engine that was seen to do so is taken to do so: it may be replaced by another.
+const hastyFor = 10 * time.Minute
+
 // maxIdleConns bounds the unused connections kept to one engine.
 const maxIdleConns = 1024
 
@@ -37,6 +44,8 @@ type pool struct {
 
 	mu   sync.Mutex
 	idle []*conn // most recently used last
+
+	hasty atomic.Int64 // until when, in Unix nanoseconds, unused connections are trusted only once they have settled
 }
 
 func newPool(u *url.URL, noLinkLocal bool) *pool {
@@ -111,22 +120,27 @@ type conn struct {
 	interrupted atomic.Bool
 }
 
-// get returns a connection that was open a moment ago, or a new one.
-func (p *pool) get(ctx context.Context) (*conn, error) {
+// get returns a connection that was open a moment ago, or a new one. unused is for how long it was not used, 0 if never.
+func (p *pool) get(ctx context.Context) (c *conn, unused time.Duration, err error) {
 	now := time.Now()
+	hasty := p.hasty.Load() > now.UnixNano()
 	for {
 		p.mu.Lock()
 		n := len(p.idle)
 		if n == 0 {
 			p.mu.Unlock()
-			return p.dial(ctx)
+			c, err = p.dial(ctx)
+			return c, 0, err
 		}
-		c := p.idle[n-1]
+		c = p.idle[n-1]
 		p.idle[n-1] = nil
 		p.idle = p.idle[:n-1]
 		p.mu.Unlock()
-		if now.Sub(c.idledAt) < maxIdle && c.alive() {
-			return c, nil
+		if unused = max(now.Sub(c.idledAt), 1); unused < maxIdle && !(hasty && unused < settled) {
+			if c.alive() {
+				return c, unused, nil
+			}
+			p.closedAfter(unused)
 		}
 		c.Close()
 	}
@@ -151,6 +165,13 @@ func (p *pool) put(c *conn) {
 	p.mu.Unlock()
 	for _, s := range stale {
 		s.Close()
+	}
+}
+
+// closedAfter notes that the engine closed a connection that was unused for so long, or less.
+func (p *pool) closedAfter(unused time.Duration) {
+	if unused < settled {
+		p.hasty.Store(time.Now().Add(hastyFor).UnixNano())
 	}
 }
 
@@ -235,6 +256,27 @@ func (c *conn) sent() (n int) {
 		return 0
 	}
 	return n
+}
+
+// unread says of a connection that the engine has closed whether it did so before it had read what was sent to it: the end
+// is then followed by a reset, which is what a closed socket gives to bytes that still come (RFC 9293, 3.6.1). A reset alone
+// proves nothing, nor does an end alone. It waits for the reset as long as one may be on its way.
+func (c *conn) unread() bool {
+	raw, err := c.tcp.SyscallConn()
+	if err != nil {
+		return false
+	}
+	for wait := 50 * time.Microsecond; wait < 200*time.Millisecond; wait *= 2 {
+		code := 0
+		err := raw.Control(func(fd uintptr) {
+			code, err = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_ERROR)
+		})
+		if err != nil || code != 0 {
+			return err == nil
+		}
+		time.Sleep(wait)
+	}
+	return false
 }
 
 // interrupt wakes the owner out of its read or write, which then fails with a deadline error. It may be called by any
@@ -328,13 +370,37 @@ func (b *Body) Close() {
 }
 
 // roundTrip sends one request, head (request line and headers, with the empty line) and body, calls meanwhile once it is on
-// its way, and reads the answer's head. ctx aborts it, and later the reading of the body, by interrupting the connection. An error that wraps ErrNotSent
-// means that the engine cannot have seen the request.
+// its way, and reads the answer's head. ctx aborts it, and later the reading of the body, by interrupting the connection.
+// An error that wraps ErrNotSent means that the engine cannot have seen the request.
 func (p *pool) roundTrip(ctx context.Context, method string, head, body []byte, t Timeouts, meanwhile func()) (*Response, error) {
-	c, err := p.get(ctx)
+	once := func() {
+		if meanwhile != nil {
+			meanwhile()
+			meanwhile = nil
+		}
+	}
+	c, unused, err := p.get(ctx)
 	if err != nil {
 		return nil, err
 	}
+	resp, err := p.exchange(ctx, c, method, head, body, t, once)
+	if unused > 0 && errors.Is(err, errClosed) {
+		p.closedAfter(unused)
+	}
+	if unused > 0 && errors.Is(err, ErrNotSent) && ctx.Err() == nil { // it was closed under us
+		if c, err = p.dial(ctx); err != nil {
+			return nil, err
+		}
+		resp, err = p.exchange(ctx, c, method, head, body, t, once)
+	}
+	return resp, err
+}
+
+// errClosed wraps the errors of a call whose connection the engine closed before the first byte of an answer.
+var errClosed = errors.New("the engine closed the connection without an answer")
+
+// exchange is roundTrip on one connection, which it owns.
+func (p *pool) exchange(ctx context.Context, c *conn, method string, head, body []byte, t Timeouts, meanwhile func()) (*Response, error) {
 	stop := context.AfterFunc(ctx, c.interrupt)
 	fail := func(err error) (*Response, error) {
 		stop()
@@ -349,30 +415,17 @@ func (p *pool) roundTrip(ctx context.Context, method string, head, body []byte, 
 	}
 	buffers := net.Buffers{head, body}
 	if n, err := buffers.WriteTo(c.Conn); err != nil {
-		if n == 0 {
+		if n == 0 || errors.Is(err, syscall.EPIPE) { // it had closed its end, and has not read all of it
 			err = fmt.Errorf("%w: %w", ErrNotSent, err)
 		}
 		return fail(err)
 	}
-	if meanwhile != nil {
-		meanwhile()
-	}
+	meanwhile()
 	if err := c.expect(t.FirstByte); err != nil {
 		return fail(err)
 	}
-	c.headLeft, c.readErr = maxHead, nil
-	resp, err := http.ReadResponse(c.br, &http.Request{Method: method})
-	for err == nil && resp.StatusCode >= 100 && resp.StatusCode < 200 && resp.StatusCode != http.StatusSwitchingProtocols {
-		resp, err = http.ReadResponse(c.br, &http.Request{Method: method})
-	}
-	c.headLeft = -1
+	resp, err := c.readHead(method)
 	if err != nil {
-		if c.readErr != nil {
-			err = c.readErr
-		}
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			err = fmt.Errorf("the engine closed the connection without an answer: %w", err)
-		}
 		return fail(err)
 	}
 	return &Response{
@@ -381,6 +434,32 @@ func (p *pool) roundTrip(ctx context.Context, method string, head, body []byte, 
 		Length: resp.ContentLength,
 		Body:   &Body{conn: c, pool: p, r: resp.Body, idle: t.Idle, keep: !resp.Close, stop: stop},
 	}, nil
+}
+
+// readHead reads the head of an answer, and those of the informational ones before it.
+func (c *conn) readHead(method string) (*http.Response, error) {
+	c.headLeft, c.readErr = maxHead, nil
+	resp, err := http.ReadResponse(c.br, &http.Request{Method: method})
+	for err == nil && resp.StatusCode >= 100 && resp.StatusCode < 200 && resp.StatusCode != http.StatusSwitchingProtocols {
+		resp, err = http.ReadResponse(c.br, &http.Request{Method: method})
+	}
+	came := maxHead - c.headLeft
+	c.headLeft = -1
+	if err == nil {
+		return resp, nil
+	}
+	if c.readErr != nil {
+		err = c.readErr
+	}
+	switch ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF); {
+	case ended && came > 0:
+		err = fmt.Errorf("the engine closed the connection in the head of its answer: %w", err)
+	case ended && c.unread():
+		err = fmt.Errorf("%w: %w: %w", ErrNotSent, errClosed, err)
+	case ended || errors.Is(err, syscall.ECONNRESET) && came == 0:
+		err = fmt.Errorf("%w: %w", errClosed, err)
+	}
+	return nil, err
 }
 
 // IsTimeout reports whether err is a passed idle limit (or an interrupt).

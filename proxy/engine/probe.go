@@ -16,6 +16,12 @@ const probeTool = `"name":"shell","description":"Run a command"`
 const probeSchema = `{"type":"object","properties":{"command":{"type":"string"}},"required":["command"]}`
 
 var (
+	probePrompts = [...]Param{
+		probeMessages,
+		{"messages", `[{"role":"user","content":"hi"}]`},
+		{"messages", `[{"role":"user","content":"Count from one to five."}]`},
+		{"messages", `[{"role":"user","content":"What is the capital of France?"}]`},
+	}
 	probeMessages  = Param{"messages", `[{"role":"user","content":"Say hello."}]`}
 	probeCallShell = Param{"messages", `[{"role":"user","content":"Call the shell tool with the command: echo hello"}]`}
 	probeTools     = Param{"tools", `[{"type":"function","function":{` + probeTool + `,"parameters":` + probeSchema + `}}]`}
@@ -108,7 +114,11 @@ func (p *Profile) find(format string, args ...any) {
 func (u *Upstream) measureTools(ctx context.Context, p *Profile) *asked {
 	q := question{params: []Param{{"max_tokens", "512"}, {"temperature", "0.7"}, probeCallShell, probeTools}}
 	if u.forced == "" && p.Whole.Level == record.LevelTokens && p.Stream.Level == record.LevelTokens {
-		streamed := u.ask(ctx, p, question{way: p.Stream, params: slices.Concat(q.params, probeStream), own: p.Stream.names()})
+		q := question{way: p.Stream, params: slices.Concat(q.params, probeStream), own: p.Stream.names()}
+		streamed := u.ask(ctx, p, q)
+		for tries := 1; tries < len(probePrompts) && streamed.unlucky(); tries++ {
+			streamed = u.ask(ctx, p, q)
+		}
 		if streamed.answered() {
 			if p.ToolSupport = true; !streamed.complete() {
 				p.Stream = streamed.taken(p.Stream)
@@ -180,7 +190,7 @@ func (u *Upstream) measureLevel(ctx context.Context, p *Profile, owner string) [
 // measureWhole tries the known capture requests until one gives all there is. owner only says which to try first.
 func (u *Upstream) measureWhole(ctx context.Context, p *Profile, owner string) (Way, *asked) {
 	try := func(w Way, own []string) *asked {
-		return u.ask(ctx, p, question{way: w, params: []Param{probeShort, probeMessages}, own: own})
+		return u.askPlainly(ctx, p, question{way: w, own: own})
 	}
 	if owner == "llamacpp" {
 		if a := try(verboseWay, verboseWay.names()); a.complete() {
@@ -209,7 +219,7 @@ func (u *Upstream) measureWhole(ctx context.Context, p *Profile, owner string) (
 // measureStream finds out what a stream carries. What whole answers took is not refused for good by a stream.
 func (u *Upstream) measureStream(ctx context.Context, p *Profile, whole *asked) *asked {
 	try := func(w Way) *asked {
-		return u.ask(ctx, p, question{way: w, params: append([]Param{probeShort, probeMessages}, probeStream...), own: w.names()})
+		return u.askPlainly(ctx, p, question{way: w, params: probeStream, own: w.names()})
 	}
 	plain := plainWay(record.LevelTokens, p.TopLogprobs)
 	plain.Params = slices.DeleteFunc(plain.Params, func(q Param) bool { return slices.Contains(whole.dropped, q.Name) })

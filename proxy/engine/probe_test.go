@@ -233,3 +233,46 @@ func TestLearn(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// TestProbeTriesAgain: a sampled emoji, whose parts share a row, or an answer that is empty, says nothing about the engine.
+// llama.cpp was measured as an engine without ids, or without a mode, in one run out of ten.
+func TestProbeTriesAgain(t *testing.T) {
+	const (
+		whole  = `{"id":"c","prompt_token_ids":[1,2,3],"choices":[{"index":0,"message":{"role":"assistant","content":%q},"token_ids":%s,"logprobs":%s,"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":%d}}`
+		row    = `{"token":"a","logprob":%g,"top_logprobs":[{"token":"a","logprob":%g},{"token":"b","logprob":-3}]}`
+		noRows = `{"content":[]}`
+	)
+	unlucky := []string{
+		fmt.Sprintf(whole, "a👋", "[5,6,7]", `{"content":[`+fmt.Sprintf(row, -1., -1.)+`,`+fmt.Sprintf(row, -1., -1.)+`]}`, 3),
+		fmt.Sprintf(whole, "", "[]", noRows, 0),
+		fmt.Sprintf(whole, "", "[7]", `null`, 1),
+	}
+	lucky := func(best float64) string {
+		return fmt.Sprintf(whole, "a", "[5]", `{"content":[`+fmt.Sprintf(row, best, best)+`]}`, 1)
+	}
+	for name, before := range map[string]int{"at once": 0, "the second time": 1, "the fourth time": 3} {
+		tried := map[string]int{}
+		e := newEndpoint(t, oneModel, func(_ string, body map[string]json.RawMessage) (int, string) {
+			kind := string(body["temperature"]) + string(body["stream"])
+			if tried[kind]++; tried[kind] <= before {
+				n := tried[kind] - 1
+				if kind == "1" || kind == "2" {
+					n = 1 + n%2 // a first row is all that they need
+				}
+				return http.StatusOK, unlucky[n]
+			}
+			if kind == "2" { // halves the gap of -1 and -3
+				return http.StatusOK, lucky(-2)
+			}
+			return http.StatusOK, lucky(-1)
+		})
+		_, p := measured(t, Config{URL: e.URL})
+		if p.Level != record.LevelTokens || !p.StreamCapture || p.LogprobsMode != record.LogprobsProcessed || len(p.Fixes) > 0 {
+			t.Errorf("%s: level %s, streamed %t, logprobs %s, fixes %v", name, p.Level, p.StreamCapture, p.LogprobsMode, p.Fixes)
+		}
+	}
+	e := newEndpoint(t, oneModel, func(string, map[string]json.RawMessage) (int, string) { return http.StatusOK, unlucky[0] })
+	if _, p := measured(t, Config{URL: e.URL}); p.Level != record.LevelLogprobs || e.calls() > 60 {
+		t.Errorf("always: level %s after %d calls", p.Level, e.calls())
+	}
+}
