@@ -1,7 +1,10 @@
 """Holds a streamed conversation of four turns with tools on offer, with the official OpenAI SDK.
 
-OPENAI_BASE_URL and OPENAI_API_KEY say where. Prints how many turns it had; anything unexpected ends it with an error.
+OPENAI_BASE_URL and OPENAI_API_KEY say where. Prints how many turns it had; anything unexpected ends it with an error, and a
+model that had nothing to say with 3.
 """
+
+import sys
 
 import openai
 
@@ -24,7 +27,8 @@ for question in ["What is a tree?", "And a forest?", "Name a colour.", "Thank yo
                 call = calls.setdefault(c.index, {"id": c.id, "type": "function", "function": {"name": c.function.name, "arguments": ""}})
                 call["function"]["arguments"] += c.function.arguments or ""
     assert finish in ("stop", "length", "tool_calls"), finish
-    assert content or calls
+    if not content and not calls:
+        sys.exit(3)
     answer = {"role": "assistant", "content": content}
     if calls:
         answer["tool_calls"] = list(calls.values())
